@@ -21,9 +21,9 @@ impl Cm {
         self.connections.iter().filter(dead).map(|c| c.comm_id).collect()
     }
 
-    /// Returns whether a peer that was unknown until then has asked for more time (MRA) since the last call. Its process
-    /// may have died, and that have been noticed, before the MRA was received: [`Self::with_dead_peers`] has to be
-    /// called again.
+    /// Returns whether a peer that was unknown until then has asked for more time (MRA) since the last call. Its
+    /// process may have died, and that have been noticed, before the MRA was received: [`Self::with_dead_peers`] has
+    /// to be called again.
     pub fn take_mra(&mut self) -> bool {
         std::mem::take(&mut self.mra_arrived)
     }

@@ -1,10 +1,11 @@
 //! The objects of a device other than queue pairs, as seen by queue pairs.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use irnic_transports::qp::{
     Access, AtomicOp, Caller, Counters, CqId, Event, Frees, GatherList, Host, MemError, MwBind, PdId, RecvWqe, Sge,
-    SrqId, Wc, XrcSrq, XrcdId,
+    SrqId, Wc, WcStatus, XrcSrq, XrcdId,
 };
 use irnic_transports::{Payload, Piece, Time};
 
@@ -47,9 +48,40 @@ pub(crate) struct Device {
     /// Number of XRC shared receive queues created so far.
     pub(crate) xrc_serial: u32,
     pub(crate) events: VecDeque<NicEvent>,
+    pub(crate) recall: Option<Recall>,
+}
+
+/// What the NIC calls before the buffers of sends return to the application although packets that refer to them may
+/// still be on their way: when work requests fail, and when a queue pair is reset or destroyed.
+pub struct Recall(Box<dyn Fn() + Send>);
+
+impl Recall {
+    /// Creates one that calls `recall`. It must return only when the packets can no longer be received.
+    pub fn new(recall: impl Fn() + Send + 'static) -> Recall {
+        Recall(Box::new(recall))
+    }
+
+    /// Calls it.
+    pub fn call(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Recall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recall")
+    }
 }
 
 impl Device {
+    /// Has packets that refer to the memory of sends be received no more.
+    #[cold]
+    pub(crate) fn recall(&self) {
+        if let Some(recall) = &self.recall {
+            recall.call();
+        }
+    }
+
     /// Removes the completions of a queue pair that were not polled, and the receives in `held`, which it has taken
     /// from the shared receive queues and will not complete.
     pub(crate) fn forget_completions(
@@ -181,6 +213,9 @@ impl Host for Device {
 
     #[inline]
     fn complete(&mut self, cq: CqId, wc: Wc, frees: Frees) {
+        if wc.status != WcStatus::Success && matches!(frees, Frees::Sends(_)) {
+            self.recall();
+        }
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
         let timestamp = self.clock.ticks(self.now);
         self.completions += 1;

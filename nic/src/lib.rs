@@ -102,7 +102,7 @@ mod table;
 pub mod wheel;
 
 pub use cq::Arm;
-pub use device::NicEvent;
+pub use device::{NicEvent, Recall};
 pub use error::{NicError, Object, Quantity, RegisterError};
 pub use gsi::ManagementDatagram;
 pub use irnic_transports::pacer;

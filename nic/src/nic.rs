@@ -208,6 +208,7 @@ impl Nic {
                 now: Time::ZERO,
                 cq_failed: false,
                 pulls_owed: false,
+                recall: None,
             },
             groups: Groups::default(),
             gsi: Gsi::default(),
@@ -346,7 +347,11 @@ impl Nic {
         let before = noticed::peer(&slot.qp);
         let resets = attr.state == Some(QpState::Reset);
         let held: Vec<_> = if resets { slot.qp.held_receives().collect() } else { Vec::new() };
+        let early = resets && slot.qp.is_sending();
         slot.qp.modify(attr, device)?;
+        if early {
+            device.recall();
+        }
         let peer = noticed::peer(&slot.qp);
         if resets {
             device.forget_completions(qpn, cqs, held);
@@ -374,6 +379,9 @@ impl Nic {
         }
         self.device.memory.settle();
         let (index, slot, device) = self.find(qpn)?;
+        if slot.qp.is_sending() {
+            device.recall();
+        }
         let (pd, cqs, srq, xrcd) = (slot.qp.pd(), slot.qp.cqs(), slot.qp.srq(), slot.qp.xrcd());
         device.forget_completions(qpn, cqs, slot.qp.held_receives());
         let (pulled, low, peer) = (slot.pulled, slot.low, noticed::peer(&slot.qp));

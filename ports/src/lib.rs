@@ -83,6 +83,7 @@ use irnic_transports::wire::RateNotice;
 use irnic_transports::wire::ip::{ETHERNET_LEN, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use irnic_transports::{Gather, Path, Time};
 
+pub use irnic_nic::Recall;
 pub use irnic_nic::frame::{RxFrame, RxIcrc};
 pub use link::LinkError;
 pub use nic_port::NicPort;
@@ -312,6 +313,36 @@ pub trait Port {
         None
     }
 
+    /// Returns whether [`Port::transmit_by_reference`] is preferred for the next long frame to a queue pair, if it has
+    /// no ICRC. Call it once for each such frame. Default: false.
+    #[inline]
+    fn takes_references(&mut self, _path: &Path, _dest_qp: u32) -> bool {
+        false
+    }
+
+    /// Queues one frame like [`Port::transmit`], but leaves its payload where it is: `fill` writes the `at` bytes
+    /// before the `payload`; those after it are zeros. Returns `None`, and does nothing, if the port has to copy this
+    /// frame: call [`Port::transmit`] then. Default: `None`.
+    ///
+    /// The payload's memory must not change until the packet is acknowledged, or what [`Port::recall`] returns was
+    /// called.
+    fn transmit_by_reference(
+        &mut self,
+        _now: Time,
+        _frame: &TxFrame<'_>,
+        _at: usize,
+        _payload: &Gather<'_>,
+        _fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<bool> {
+        None
+    }
+
+    /// Returns what the NIC calls before memory in use by [`Port::transmit_by_reference`] may change; `None` if the
+    /// port never leaves payloads in place for that long. Default: `None`.
+    fn recall(&self) -> Option<Recall> {
+        None
+    }
+
     /// Passes what was queued to the carrier. Call it once per batch: when there is nothing more to send, or when
     /// [`Port::transmit`] had no room. Calling it every few frames costs bandwidth, most of all over UDP. What the
     /// carrier does not accept now stays queued for the next call.
@@ -468,6 +499,16 @@ impl<P: Port + ?Sized> Port for Box<P> {
             payload: &Gather<'_>,
             fill: &mut dyn FnMut(&mut [u8]),
         ) -> Option<bool>;
+        fn takes_references(&mut self, path: &Path, dest_qp: u32) -> bool;
+        fn transmit_by_reference(
+            &mut self,
+            now: Time,
+            frame: &TxFrame<'_>,
+            at: usize,
+            payload: &Gather<'_>,
+            fill: &mut dyn FnMut(&mut [u8]),
+        ) -> Option<bool>;
+        fn recall(&self) -> Option<Recall>;
         fn flush(&mut self, now: Time) -> io::Result<()>;
         fn flush_full(&mut self, now: Time) -> io::Result<bool>;
         fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;

@@ -214,7 +214,7 @@ impl Link {
         let mut frames = 0;
         while frames < budget {
             match self.rx.pop(now) {
-                Ok(Some(Record { tag, stamp, unseen_at, bytes })) => {
+                Ok(Some(Record { tag, stamp, unseen_at, bytes, .. })) => {
                     each(tag, self.clock.arrival(now, stamp, unseen_at), bytes);
                 }
                 Ok(None) => break,

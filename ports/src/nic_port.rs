@@ -68,8 +68,8 @@ pub struct NicPort<P> {
     notices: bool,
 }
 
-/// Length in bytes from which copying the payload of a frame costs more than referring to it in place. A frame without
-/// an ICRC must stay on the host, or a change of its payload would go undetected.
+/// Length in bytes from which copying the payload of a frame may cost more than referring to it in place. A frame
+/// without an ICRC stays on the host: a change of its payload would go undetected.
 const IN_PLACE: usize = 1024;
 
 /// Maximum number of consecutive calls for which timers wait until all arrived frames are read.
@@ -125,10 +125,15 @@ impl<P: Port> TxSink for Sink<'_, P> {
         let frame = TxFrame { path, dest_qp, len, icrc, irn };
         let telemetry = packet.sideband.telemetry;
         attach(self.port, telemetry);
-        let in_place = payload_in_place(packet).filter(|_| icrc && len >= IN_PLACE).and_then(|payload| {
+        let may = len >= IN_PLACE && (icrc || self.port.takes_references(path, dest_qp));
+        let in_place = may.then(|| payload_in_place(packet)).flatten().and_then(|payload| {
             let at = packet.headers.len();
-            let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
-            self.port.transmit_in_place(self.now, &frame, at, &payload, fill)
+            if icrc {
+                let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
+                return self.port.transmit_in_place(self.now, &frame, at, &payload, fill);
+            }
+            let fill = &mut |out: &mut [u8]| _ = packet.headers.emit(out);
+            self.port.transmit_by_reference(self.now, &frame, at, &payload, fill)
         });
         let mut fill = |out: &mut [u8]| emit_frame(packet, wire.as_ref(), out);
         let sent = in_place.unwrap_or_else(|| self.port.transmit(self.now, &frame, &mut fill));
@@ -180,7 +185,10 @@ impl<P: Port> NicPort<P> {
     pub const RX_BATCH: usize = Nic::RX_BATCH;
 
     /// Connects `nic` to `port`. `icrc` selects which frames carry an ICRC and which are checked.
-    pub fn new(nic: Nic, port: P, icrc: Icrc) -> NicPort<P> {
+    pub fn new(mut nic: Nic, port: P, icrc: Icrc) -> NicPort<P> {
+        if let Some(recall) = port.recall() {
+            nic.set_recall(recall);
+        }
         let notices = port.gives_notices();
         NicPort { nic, port, icrc, held: None, received_bytes: 0, behind: 0, notices }
     }

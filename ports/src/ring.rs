@@ -9,7 +9,7 @@
 //! Nothing read from the ring is trusted. A malicious peer can garble or lose its own frames, or cause a [`Corrupt`]
 //! error; it cannot cause an access outside the ring.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use irnic_transports::Time;
 
@@ -24,6 +24,8 @@ const HEADER: usize = 2 * WORD;
 const WORD: usize = 8;
 /// Flag in a length: the stamp equals that of the record before (0 if there is none) and is omitted.
 const SAME_STAMP: u32 = 1 << 31;
+/// Flag in a length: the payload is not in the ring ([`Record::by_reference`]).
+const BY_REFERENCE: u32 = 1 << 30;
 /// Length of a skip record, which fills the rest of the ring.
 const SKIP: u32 = u32::MAX;
 /// Frames after which the producer publishes on its own. Each publication moves a cache line between the cores: with
@@ -62,9 +64,13 @@ struct Positions {
     wanted: CacheAligned,
     /// Written by the consumer once it has sent its answers: every byte before this position was taken and answered.
     answered: CacheAligned,
+    /// Written by the producer: how many times it has recalled its references.
+    recalls: CacheAligned,
+    /// 1 once the consumer could not follow a reference.
+    refused: CacheAligned,
 }
 
-// SAFETY: four atomics and padding, aligned to 128.
+// SAFETY: six atomics and padding, aligned to 128.
 unsafe impl Shared for Positions {}
 
 /// Location of a ring: control words at `offset`, followed by `capacity` bytes of data (a power of two, at least 16
@@ -164,10 +170,48 @@ impl Producer {
         Ok(capacity - (self.next - tail) >= bytes)
     }
 
+    /// Returns what recalls this ring's references.
+    pub(super) fn recall(&self) -> Recall {
+        Recall { region: Arc::downgrade(&self.region), place: self.place }
+    }
+
+    /// Returns the number of recalls of references so far.
+    pub(super) fn recalls(&self) -> u64 {
+        self.positions().recalls.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the consumer follows references, as far as it has reported.
+    pub(super) fn takes_references(&self) -> bool {
+        self.positions().refused.0.load(Ordering::Relaxed) == 0
+    }
+
     /// Writes one frame of `len` bytes (at most `max_frame`) by calling `fill`. Returns false if there is no room.
     #[inline]
     pub(super) fn push(
         &mut self,
+        len: usize,
+        tag: u32,
+        stamp: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<bool, Corrupt> {
+        self.push_record(0, len, tag, stamp, fill)
+    }
+
+    /// Writes a record of `len` bytes that refers to its frame's payload.
+    pub(super) fn push_reference(
+        &mut self,
+        len: usize,
+        tag: u32,
+        stamp: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<bool, Corrupt> {
+        self.push_record(BY_REFERENCE, len, tag, stamp, fill)
+    }
+
+    #[inline(always)]
+    fn push_record(
+        &mut self,
+        flag: u32,
         len: usize,
         tag: u32,
         stamp: u64,
@@ -186,7 +230,7 @@ impl Producer {
             self.word(self.next).store(u64::from(SKIP), Ordering::Relaxed);
             self.next += skip;
         }
-        self.word(self.next).store(u64::from(len as u32 | same) | u64::from(tag) << 32, Ordering::Relaxed);
+        self.word(self.next).store(u64::from(len as u32 | same | flag) | u64::from(tag) << 32, Ordering::Relaxed);
         if same == 0 {
             self.word(self.next + WORD as u64).store(stamp, Ordering::Relaxed);
             self.stamp = stamp;
@@ -241,6 +285,8 @@ pub(super) struct Record<'a> {
     pub(super) stamp: u64,
     /// When the ring was last read without this frame in it; [`Time::NEVER`] if it was not read before.
     pub(super) unseen_at: Time,
+    /// The payload stays in the producer's memory; the bytes say where.
+    pub(super) by_reference: bool,
     pub(super) bytes: &'a [u8],
 }
 
@@ -306,7 +352,9 @@ impl Consumer {
                 self.next += to_end;
                 continue;
             }
-            let (header, len) = if len & SAME_STAMP != 0 { (WORD, len & !SAME_STAMP) } else { (HEADER, len) };
+            let by_reference = len & BY_REFERENCE != 0;
+            let header = if len & SAME_STAMP != 0 { WORD } else { HEADER };
+            let len = len & !(SAME_STAMP | BY_REFERENCE);
             let size = record(header, len as usize);
             let limit = to_end.min(self.head - self.next);
             if len as usize > self.place.max_frame || size > limit {
@@ -321,7 +369,8 @@ impl Consumer {
             // delays. A peer that breaks the protocol can change them; see `ShmPort::set_private_copy`.
             let bytes =
                 unsafe { self.region.slice(self.place.offset + CONTROL + offset as usize + header, len as usize) };
-            return Ok(Some(Record { tag: (what >> 32) as u32, stamp: self.stamp, unseen_at: self.unseen_at, bytes }));
+            let (tag, stamp, unseen_at) = ((what >> 32) as u32, self.stamp, self.unseen_at);
+            return Ok(Some(Record { tag, stamp, unseen_at, by_reference, bytes }));
         }
     }
 
@@ -348,6 +397,18 @@ impl Consumer {
         }
     }
 
+    /// Returns how many times the producer has recalled its references. What was read before this call, by a reference
+    /// with the same number, had not changed.
+    pub(super) fn recalls(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.positions().recalls.0.load(Ordering::Acquire)
+    }
+
+    /// Reports that references cannot be followed.
+    pub(super) fn refuse_references(&self) {
+        self.positions().refused.0.store(1, Ordering::Relaxed);
+    }
+
     /// Returns whether the producer asked for a wake-up, and clears the request. Call it after a `release` that
     /// returned space.
     pub(super) fn is_room_wanted(&self) -> bool {
@@ -355,6 +416,27 @@ impl Consumer {
         fence(Ordering::SeqCst);
         let wanted = &self.positions().wanted.0;
         wanted.load(Ordering::Relaxed) == 1 && wanted.swap(0, Ordering::Relaxed) == 1
+    }
+}
+
+/// A ring whose references can be recalled.
+pub(super) struct Recall {
+    region: Weak<Region>,
+    place: Place,
+}
+
+impl Recall {
+    /// Returns whether the ring is still in use.
+    pub(super) fn is_open(&self) -> bool {
+        self.region.strong_count() > 0
+    }
+
+    /// Recalls all references written so far: their payloads may change from now on.
+    pub(super) fn recall(&self) {
+        if let Some(region) = self.region.upgrade() {
+            region.object::<Positions>(self.place.offset).recalls.0.fetch_add(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
     }
 }
 

@@ -152,7 +152,7 @@ fn two_versions_on_a_host_refuse_each_other_in_one_line() {
     bandwidth(client.env("IRNIC_LIBRARY", other));
     let client = client.arg("127.0.0.1").output().expect("it runs");
     let server = server.wait_with_output().expect("it ends");
-    for (output, theirs) in [(client, "version 5 and not 127"), (server, "version 127 and not 5")] {
+    for (output, theirs) in [(client, "version 6 and not 127"), (server, "version 127 and not 6")] {
         let said = text(&output.stderr);
         let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("irnic: ")).collect();
         let [line] = lines[..] else { panic!("{said}") };

@@ -24,10 +24,16 @@ fn built() -> Option<Folder> {
 
 /// Has ranks reduce, each with options of its own for `irnic run`. Returns their statistics.
 fn reduce(folder: &Folder, size: &str, ranks: &[Vec<&str>]) -> Vec<serde_json::Value> {
+    reduce_with("auto", folder, size, ranks)
+}
+
+/// Has ranks reduce like [`reduce`], with `IRNIC_CROSS_MEMORY`.
+fn reduce_with(cross_memory: &str, folder: &Folder, size: &str, ranks: &[Vec<&str>]) -> Vec<serde_json::Value> {
     let ports: [String; 4] = free_ports();
     let hosts: Vec<String> = ports[..ranks.len()].iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let start = |(rank, options): (usize, &Vec<&str>)| -> Child {
         let mut command = irnic(folder);
+        command.env("IRNIC_CROSS_MEMORY", cross_memory);
         command.args(["run", "--mtu", "1024", &format!("--stats=stats-{rank}.json")]).args(options);
         command.args(["--", "./allreduce", "-s", size, "-k", "32K", "-n", "2", "-w", "1"]);
         command.arg(rank.to_string()).args(&hosts);
@@ -59,9 +65,6 @@ fn every_transport_and_port_reduces_right_with_losses_and_without() {
                     [end, &["--transport", transport]].concat().into_iter().chain(impair).collect::<Vec<_>>()
                 });
                 let reports = reduce(&folder, "1M", &ranks);
-                let number = |report: &serde_json::Value, part: &str, name: &str| {
-                    report["devices"][0][part][name].as_u64().unwrap_or_else(|| panic!("{part}.{name}: {report}"))
-                };
                 for report in &reports {
                     // Three iterations of half of it twice.
                     assert!(number(report, "counters", "sent_bytes") >= 3 << 20, "{transport} {port} {impair:?}");
@@ -75,6 +78,28 @@ fn every_transport_and_port_reduces_right_with_losses_and_without() {
                 let again = reports.iter().map(|report| number(report, "counters", "retransmitted_pkts")).sum::<u64>();
                 assert!(impair.is_none() || again > 0, "{transport} {port} {impair:?}: nothing was lost");
             }
+        }
+    }
+}
+
+/// Returns a counter of a report.
+fn number(report: &serde_json::Value, part: &str, name: &str) -> u64 {
+    report["devices"][0][part][name].as_u64().unwrap_or_else(|| panic!("{part}.{name}: {report}"))
+}
+
+/// Two processes whose payloads stay in place until the other has copied them.
+#[test]
+fn payloads_left_in_place_are_reduced_right() {
+    let Some(folder) = built() else { return };
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if !matches!(scope.trim(), "" | "0") {
+        return skipped("Yama lets no process read another's memory: kernel.yama.ptrace_scope");
+    }
+    for transport in ["irn", "auto", "roce"] {
+        let ranks = [&["--port", "shm"][..], &["--transport", transport]].concat();
+        for report in reduce_with("on", &folder, "4M", &[ranks.clone(), ranks]) {
+            assert!(number(&report, "host", "tx_by_reference") > 0, "{transport}: {report}");
+            assert_eq!(number(&report, "host", "rx_unreadable"), 0, "{transport}");
         }
     }
 }

@@ -6,10 +6,18 @@ use irnic_transports::qp::{Access, PdId};
 use irnic_transports::room;
 
 use super::{Accelerator, MemoryReader, Mr, MrChanges, Mw, MwKind};
+use crate::device::Recall;
 use crate::error::{NicError, Object};
 use crate::nic::Nic;
 
 impl Nic {
+    /// Sets what is called before the buffers of sends return to the application although packets that refer to them
+    /// may still be on their way. Default: nothing, for carriers that copy payloads, or leave them in place only while
+    /// the NIC transmits.
+    pub fn set_recall(&mut self, recall: Recall) {
+        self.device.recall = Some(recall);
+    }
+
     /// Sets how the application's memory is read where it may have been unmapped while registered: for the response to
     /// a retransmitted RDMA READ, after the peer may have released it. Without a reader it is read like any memory.
     pub fn set_memory_reader(&mut self, reader: MemoryReader) {

@@ -29,6 +29,22 @@ pub struct HostConfig {
     /// [`UdpConfig`](crate::udp::UdpConfig)). Frames forwarded by another process keep the time when it received them.
     /// Default: false.
     pub kernel_stamps: bool,
+    /// Which payloads the receiver's process copies out of this one's memory. Default: [`CrossMemory::Auto`].
+    pub cross_memory: CrossMemory,
+}
+
+/// Which large payloads to other processes of the host stay in the sender's memory, from where the receiver's process
+/// copies them (cross memory attach, process_vm_readv(2)), instead of passing through a ring.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum CrossMemory {
+    /// None, in either direction.
+    Off,
+    /// Those of messages of several packets, while copies into a ring are slow: where the processes run on cores that
+    /// share no cache.
+    #[default]
+    Auto,
+    /// All of messages of several packets, as far as the kernel allows it.
+    On,
 }
 
 /// Use of UDP port 4791 by a [`HostPort`](super::HostPort).
@@ -54,6 +70,7 @@ impl HostConfig {
             segmentation: Segmentation::Auto,
             socket_buffer: 8 << 20,
             kernel_stamps: false,
+            cross_memory: CrossMemory::Auto,
         }
     }
 
@@ -93,6 +110,13 @@ impl HostConfig {
     pub fn with_kernel_stamps(self, kernel_stamps: bool) -> HostConfig {
         HostConfig { kernel_stamps, ..self }
     }
+
+    /// Returns the configuration with another choice of the payloads that other processes copy out of this one's
+    /// memory.
+    #[must_use]
+    pub fn with_cross_memory(self, cross_memory: CrossMemory) -> HostConfig {
+        HostConfig { cross_memory, ..self }
+    }
 }
 
 irnic_units::counters! {
@@ -107,6 +131,10 @@ irnic_units::counters! {
         tx_unroutable,
         /// Frames from other hosts that were forwarded to other processes.
         forwarded,
+        /// Frames sent whose payload stayed in this process's memory.
+        tx_by_reference,
+        /// Frames dropped because their payload could no longer be read from its sender's memory.
+        rx_unreadable,
         /// Links opened to other processes.
         links_opened,
         /// Links to other processes that ended.

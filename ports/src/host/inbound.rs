@@ -6,8 +6,10 @@ use std::sync::Arc;
 use irnic_nic::copy_bytes;
 use irnic_transports::Time;
 
+use super::fetch::{Fetch, Sender};
 use super::hello::{HELLO, RECORD, other_version};
 use super::outbound::place;
+use super::reference::{FOLLOWS, Probe};
 use super::sys;
 use crate::RxFrame;
 use crate::link::RING_BYTES;
@@ -43,6 +45,20 @@ pub(super) enum Heard {
     End,
 }
 
+/// Copies of frames on their way from the rings of a port to the NIC.
+pub(super) struct Copies {
+    frame: Box<[u8; RECORD]>,
+    fetch: Fetch,
+    /// Frames whose payload could no longer be read.
+    pub(super) unreadable: u64,
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies { frame: Box::new([0; RECORD]), fetch: Fetch::default(), unreadable: 0 }
+    }
+}
+
 pub(super) struct Inbound {
     /// Identifies the link in events. Successive processes in one slot have different ids.
     pub(super) id: u32,
@@ -50,6 +66,8 @@ pub(super) struct Inbound {
     connection: Option<OwnedFd>,
     ring: Consumer,
     untagger: Untagger,
+    /// The process that references lead into, once it has offered them and its memory was found readable.
+    sender: Option<Sender>,
     /// The sender has ended: the link is closed once its frames have been taken.
     ended: bool,
 }
@@ -90,7 +108,7 @@ fn ring(memory: &OwnedFd) -> Option<Consumer> {
 
 impl Inbound {
     fn new(id: u32, connection: Option<OwnedFd>, ring: Consumer) -> Inbound {
-        Inbound { id, connection, ring, untagger: Untagger::default(), ended: false }
+        Inbound { id, connection, ring, untagger: Untagger::default(), sender: None, ended: false }
     }
 
     /// Creates the link of this process to itself.
@@ -107,11 +125,23 @@ impl Inbound {
         self.connection().is_some_and(|connection| sys::send(connection, &HELLO, &[bell]).is_ok())
     }
 
-    /// Reads one wake-up byte from the sender; further ones are reported again later.
-    pub(super) fn listen(&self) -> Heard {
-        let Some(connection) = self.connection() else { return Heard::Nothing };
-        match sys::receive(connection, &mut [0; HELLO.len() + 1]) {
+    /// Reads one wake-up byte or offer from the sender; further ones are reported again later. `follows`: offers of
+    /// references are accepted.
+    pub(super) fn listen(&mut self, follows: bool) -> Heard {
+        let Some(connection) = &self.connection else { return Heard::Nothing };
+        // One more byte, to detect a longer message.
+        let mut bytes = [0; Probe::LEN + 1];
+        match sys::receive(connection.as_fd(), &mut bytes) {
             Ok(sys::Message { len: 1, .. }) => Heard::WakeUp,
+            Ok(sys::Message { len, fd: None }) => {
+                let Some(probe) = Probe::parse(&bytes[..len]) else { return Heard::End };
+                self.sender = follows.then(|| Sender::reached_by(&probe, connection.as_fd())).flatten();
+                if self.sender.is_some() {
+                    // Otherwise it goes on copying.
+                    let _ = sys::send(connection.as_fd(), FOLLOWS, &[]);
+                }
+                Heard::Nothing
+            }
             Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
                 Heard::Nothing
             }
@@ -144,31 +174,76 @@ impl Inbound {
     }
 
     /// Passes up to `budget` frames to `each`. Every frame is copied first, so that the sender can no longer change it.
+    /// After an error the link has to be closed.
     #[inline]
     pub(super) fn receive(
         &mut self,
         now: Time,
         budget: usize,
         clock: &mut RingClock,
-        copy: &mut [u8; RECORD],
+        copies: &mut Copies,
         each: &mut dyn FnMut(RxFrame<'_>),
     ) -> Result<usize, Corrupt> {
-        let mut frames = 0;
+        // `referred`: payloads are still to be copied.
+        let (mut frames, mut referred) = (0, false);
         while frames < budget {
             let Some(record) = self.ring.pop(now)? else { break };
-            let copy = &mut copy[..record.bytes.len()];
-            copy_bytes(record.bytes, copy);
             let tag = record.tag;
             let arrived = clock.arrival(now, record.stamp, record.unseen_at);
             frames += 1;
-            if let Some((path, icrc, at)) = self.untagger.untag(tag, copy) {
-                each(RxFrame { path, bytes: &copy[at], arrived, icrc });
+            if record.by_reference {
+                let len = record.bytes.len() as u64;
+                // Those before it may be of a link that was closed.
+                if !referred {
+                    copies.fetch.clear();
+                }
+                if !copies.fetch.add(tag, arrived, record.bytes) {
+                    return Err(Corrupt { what: "the length of a reference", value: len, limit: RECORD as u64 });
+                }
+                referred = copies.fetch.has_room();
+                if !referred {
+                    copies.unreadable += self.follow(&mut copies.fetch, each);
+                }
+            } else {
+                let copy = &mut copies.frame[..record.bytes.len()];
+                copy_bytes(record.bytes, copy);
+                if referred {
+                    referred = false;
+                    copies.unreadable += self.follow(&mut copies.fetch, each);
+                }
+                if let Some((path, icrc, at)) = self.untagger.untag(tag, copy) {
+                    each(RxFrame { path, bytes: &copy[at], arrived, icrc });
+                }
             }
             if self.ring.release() && self.ring.is_room_wanted() {
                 // A failure to notify is the sender's problem.
                 let _ = self.connection().map(|connection| sys::send(connection, ROOM, &[]));
             }
         }
+        if referred {
+            copies.unreadable += self.follow(&mut copies.fetch, each);
+        }
         Ok(frames)
+    }
+
+    /// Copies the payloads that frames refer to, and passes the frames to `each`. Returns the number of those that are
+    /// dropped because their payload may have changed or could not be read.
+    #[inline(never)]
+    fn follow(&mut self, fetch: &mut Fetch, each: &mut dyn FnMut(RxFrame<'_>)) -> u64 {
+        let read = self.sender.as_ref().is_some_and(|sender| fetch.read(sender));
+        if !read {
+            self.ring.refuse_references();
+        }
+        let recalls = self.ring.recalls();
+        let mut dropped = 0;
+        for (frame, record) in fetch.frames() {
+            let Some((path, icrc, at)) = self.untagger.untag(frame.tag, record) else { continue };
+            if read && frame.recalls == recalls {
+                each(RxFrame { path, bytes: &record[at], arrived: frame.arrived, icrc });
+            } else {
+                dropped += 1;
+            }
+        }
+        dropped
     }
 }

@@ -6,20 +6,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use irnic_transports::qp::PeerProcess;
-use irnic_transports::{Path, Time};
+use irnic_transports::{Path, Segment, Time};
 
 use super::bell::Bell;
-use super::config::HostCounters;
+use super::config::{CrossMemory, HostCounters};
 use super::domain::Domain;
 use super::error::OtherVersion;
-use super::hello::RECORD;
 use super::holder::Holder;
-use super::inbound::Inbound;
+use super::inbound::{Copies, Inbound};
 use super::outbound::{Outbound, Over, Pushed};
+use super::reference::Recalls;
 use super::services::{self, Receiver, Services};
 use super::slot::Slot;
 use super::sys::{self, Epoll};
 use super::waiting::Waiting;
+use crate::ring::Corrupt;
 use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
 use crate::{PortCounters, RxFrame, RxIcrc};
@@ -98,6 +99,7 @@ pub(super) struct Links {
     domain: Domain,
     slot: Slot,
     ring_bytes: usize,
+    cross_memory: CrossMemory,
     /// The listening socket that holds the slot.
     listener: OwnedFd,
     bell: Bell,
@@ -122,7 +124,8 @@ pub(super) struct Links {
     pub(super) error: Option<io::Error>,
     /// Processes of other versions that were reported.
     foreign: Vec<Holder>,
-    copy: Box<[u8; RECORD]>,
+    copies: Copies,
+    recalls: Recalls,
     /// Live slots, for multicast frames, and when they were listed.
     live: Vec<Slot>,
     listed_at: Option<Time>,
@@ -138,7 +141,12 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(domain: Domain, wanted: Option<Slot>, ring_bytes: usize) -> io::Result<Links> {
+    pub(super) fn new(
+        domain: Domain,
+        wanted: Option<Slot>,
+        ring_bytes: usize,
+        cross_memory: CrossMemory,
+    ) -> io::Result<Links> {
         let (slot, listener) = domain.claim(wanted)?;
         let (epoll, bell) = (Epoll::new()?, Bell::new()?);
         // Edge-triggered: a process that cannot be accepted for lack of descriptors is not reported forever.
@@ -149,6 +157,7 @@ impl Links {
             domain,
             slot,
             ring_bytes,
+            cross_memory,
             listener,
             bell,
             peers: (0..=Slot::MAX).map(|_| Peer::Unknown).collect(),
@@ -163,7 +172,8 @@ impl Links {
             clock: RingClock::host(),
             error: None,
             foreign: Vec::new(),
-            copy: Box::new([0; RECORD]),
+            copies: Copies::default(),
+            recalls: Recalls::default(),
             live: Vec::new(),
             listed_at: None,
             services: Services::default(),
@@ -279,7 +289,47 @@ impl Links {
             return true;
         }
         let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return true };
-        match link.push(now, stamp, meta, len, fill) {
+        let pushed = link.push(now, stamp, meta, len, fill);
+        self.pushed(to, pushed)
+    }
+
+    /// Returns whether the next long payload is better left in place ([`Self::push_reference`]).
+    #[inline]
+    pub(super) fn takes_references(&mut self, to: Slot) -> bool {
+        match &mut self.peers[usize::from(to.number())] {
+            Peer::Link(link) => link.takes_references(),
+            _ => false,
+        }
+    }
+
+    /// Queues a frame like [`Self::push`], but leaves its payload in place: `fill` writes the `at` bytes before it.
+    /// Returns `None`, and does nothing, if there is no link.
+    pub(super) fn push_reference(
+        &mut self,
+        now: Time,
+        to: Slot,
+        path: &Path,
+        at: usize,
+        parts: (Segment, u32),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<bool> {
+        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return None };
+        self.clock.refresh(now);
+        let pushed = link.push_reference(now, self.clock.stamp(now), path, at, parts, fill);
+        self.host.tx_by_reference += u64::from(matches!(pushed, Ok(Pushed::Taken)));
+        Some(self.pushed(to, pushed))
+    }
+
+    /// Returns what recalls the references in the rings of all links, also of those opened later.
+    pub(super) fn recalls(&self) -> Recalls {
+        self.recalls.clone()
+    }
+
+    /// Returns whether a frame was taken or dropped, and accounts for it.
+    #[inline]
+    fn pushed(&mut self, to: Slot, pushed: Result<Pushed, Corrupt>) -> bool {
+        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return true };
+        match pushed {
             Ok(Pushed::Taken) => {
                 if !link.dirty {
                     link.dirty = true;
@@ -403,7 +453,8 @@ impl Links {
     }
 
     fn connect(&mut self, to: Slot) -> io::Result<Outbound> {
-        let link = Outbound::connect(&self.domain, to, self.ring_bytes)?;
+        let link = Outbound::connect(&self.domain, to, self.ring_bytes, self.cross_memory)?;
+        self.recalls.add(link.recall());
         if let Some(connection) = link.connection() {
             self.epoll.add(connection, libc::EPOLLIN, Source::Outbound.token(to.number().into()))?;
         }
@@ -527,7 +578,7 @@ impl Links {
             }
             let link = &mut self.inbound[self.turn];
             let most = TURN.min(budget - frames);
-            match link.receive(now, most, &mut self.clock, &mut self.copy, each) {
+            match link.receive(now, most, &mut self.clock, &mut self.copies, each) {
                 Ok(0) if link.is_drained() => self.close_inbound(self.turn),
                 Ok(0) => {
                     silent += 1;
@@ -546,6 +597,7 @@ impl Links {
             }
         }
         if frames > 0 {
+            self.host.rx_unreadable += std::mem::take(&mut self.copies.unreadable);
             self.counters.rx_frames += frames as u64;
             self.counters.rx_batches += 1;
             self.unanswered = true;

@@ -12,6 +12,7 @@ mod config;
 mod domain;
 mod error;
 mod fault;
+mod fetch;
 mod hello;
 mod holder;
 mod inbound;
@@ -19,6 +20,7 @@ mod links;
 #[cfg(all(test, loom))]
 mod model;
 mod outbound;
+mod reference;
 pub(crate) mod services;
 pub(crate) mod slot;
 pub(crate) mod sys;
@@ -37,7 +39,7 @@ use irnic_transports::qp::{MULTICAST_QPN, PeerProcess, Reader};
 use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Gather, Path, Time};
 
-pub use self::config::{HostConfig, HostCounters, HostUdp};
+pub use self::config::{CrossMemory, HostConfig, HostCounters, HostUdp};
 use self::domain::Domain;
 pub use self::domain::domain;
 pub use self::error::{HostError, HostWarning, OtherVersion};
@@ -53,7 +55,8 @@ pub use self::taken::Taken;
 use super::link::RING_BYTES;
 use super::prefix::sent_icrc;
 use super::udp::UdpPort;
-use super::{MAX_FRAME, Port, PortCounters, RxFrame, TxFrame};
+use super::{MAX_FRAME, Port, PortCounters, Recall, RxFrame, TxFrame};
+use reference::SHORTEST;
 use wire::Wire;
 
 /// The kernel is polled for events once every `SERVICE_POLLS` calls of [`Port::receive`], and at the latest after
@@ -99,7 +102,7 @@ impl HostPort {
     /// or no file descriptor. A UDP socket that cannot be opened is not an error but a [`HostWarning`].
     pub fn open(config: &HostConfig) -> io::Result<HostPort> {
         let ring_bytes = config.ring_bytes.clamp(*RING_BYTES.start(), *RING_BYTES.end()).next_power_of_two();
-        let links = Links::new(Domain::new(&config.domain)?, config.slot, ring_bytes)?;
+        let links = Links::new(Domain::new(&config.domain)?, config.slot, ring_bytes, config.cross_memory)?;
         let wire = (config.udp != HostUdp::Off).then(|| Wire::open(config, links.domain(), links.slot(), &links.epoll));
         Ok(HostPort {
             links,
@@ -437,6 +440,29 @@ impl Port for HostPort {
         }
         let port = self.port_by_udp(frame.path)?;
         port.transmit_in_place(now, frame, at, payload, fill)
+    }
+
+    fn takes_references(&mut self, path: &Path, dest_qp: u32) -> bool {
+        self.by_ring(path, dest_qp).is_some_and(|to| self.links.takes_references(to))
+    }
+
+    fn transmit_by_reference(
+        &mut self,
+        now: Time,
+        frame: &TxFrame<'_>,
+        at: usize,
+        payload: &Gather<'_>,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Option<bool> {
+        let [payload] = *payload.segments() else { return None };
+        let to = self.by_ring(frame.path, frame.dest_qp).filter(|_| !frame.icrc && payload.len >= SHORTEST)?;
+        let rest = (frame.len - at) as u32 - payload.len;
+        self.links.push_reference(now, to, frame.path, at, (payload, rest), fill)
+    }
+
+    fn recall(&self) -> Option<Recall> {
+        let recalls = self.links.recalls();
+        Some(Recall::new(move || recalls.recall()))
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {

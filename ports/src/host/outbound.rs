@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use irnic_transports::qp::PeerProcess;
 use irnic_transports::room;
-use irnic_transports::{Path, Time};
+use irnic_transports::{Path, Segment, Time};
 
 use super::bell::PeerBell;
+use super::config::CrossMemory;
 use super::domain::Domain;
 use super::hello::{HELLO, RECORD, other_version};
+use super::reference::{Choice, FOLLOWS, Probe, Reference};
 use super::slot::Slot;
 use super::sys;
-use crate::RxIcrc;
 use crate::prefix::{Tagger, write_prefix};
 use crate::region::Region;
-use crate::ring::{CONTROL, Consumer, Corrupt, Place, Producer};
+use crate::ring::{CONTROL, Consumer, Corrupt, Place, Producer, Recall};
+use crate::{RxIcrc, host_now};
 
 /// How long a ring may be full without progress before its frames are dropped, in ns. One stopped process must not
 /// block the others, but one that waits for a core on a busy host has not stopped. PFC watchdogs of switches wait about
@@ -70,6 +72,10 @@ pub(super) struct Outbound {
     ring: Producer,
     tagger: Tagger,
     bell: Option<PeerBell>,
+    choice: Choice,
+    /// References were offered, and accepted by the receiver.
+    offered: bool,
+    accepted: bool,
     /// Time since when frames have found no room.
     full_since: Option<Time>,
     stalled: bool,
@@ -81,7 +87,12 @@ pub(super) struct Outbound {
 
 impl Outbound {
     /// Connects to the process that has slot `to`. Fails at once if there is none, or if it belongs to another user.
-    pub(super) fn connect(domain: &Domain, to: Slot, ring_bytes: usize) -> io::Result<Outbound> {
+    pub(super) fn connect(
+        domain: &Domain,
+        to: Slot,
+        ring_bytes: usize,
+        cross_memory: CrossMemory,
+    ) -> io::Result<Outbound> {
         let connection = sys::connect(&domain.slot_name(to))?;
         if !sys::is_own_user(sys::peer_user(connection.as_fd())?) {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -89,7 +100,7 @@ impl Outbound {
         let memory = sys::memory(c"irnic-ring", CONTROL + ring_bytes)?;
         let region = Arc::new(Region::map(memory.as_fd(), CONTROL + ring_bytes)?);
         sys::send(connection.as_fd(), &HELLO, &[memory.as_fd()])?;
-        Ok(Outbound::new(Some(connection), Producer::new(region, place(ring_bytes))))
+        Ok(Outbound::new(Some(connection), Producer::new(region, place(ring_bytes)), cross_memory))
     }
 
     /// Creates both sides of a ring within this process.
@@ -97,15 +108,18 @@ impl Outbound {
         room::ensure(CONTROL + ring_bytes)?;
         let region = Arc::new(Region::heap(CONTROL + ring_bytes));
         let consumer = Consumer::new(region.clone(), place(ring_bytes));
-        Ok((Outbound::new(None, Producer::new(region, place(ring_bytes))), consumer))
+        Ok((Outbound::new(None, Producer::new(region, place(ring_bytes)), CrossMemory::Off), consumer))
     }
 
-    fn new(connection: Option<OwnedFd>, ring: Producer) -> Outbound {
+    fn new(connection: Option<OwnedFd>, ring: Producer, cross_memory: CrossMemory) -> Outbound {
         Outbound {
             connection,
             ring,
             tagger: Tagger::default(),
             bell: None,
+            choice: Choice::new(cross_memory),
+            offered: false,
+            accepted: false,
             full_since: None,
             stalled: false,
             stall_reported: false,
@@ -115,6 +129,56 @@ impl Outbound {
 
     pub(super) fn connection(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Returns what recalls the references in this link's ring.
+    pub(super) fn recall(&self) -> Recall {
+        self.ring.recall()
+    }
+
+    /// Returns whether the next long payload is better left in place ([`Self::push_reference`]).
+    #[inline]
+    pub(super) fn takes_references(&mut self) -> bool {
+        if !self.choice.refers() {
+            return false;
+        }
+        if !self.offered {
+            self.offer();
+        }
+        self.accepted && self.ring.takes_references()
+    }
+
+    /// Offers references to the receiver.
+    #[cold]
+    fn offer(&mut self) {
+        self.offered = true;
+        if let (Some(connection), Some(probe)) = (self.connection(), Probe::own()) {
+            // Without it payloads go on being copied.
+            let _ = sys::send(connection, &probe.message(), &[]);
+        }
+    }
+
+    /// Queues a frame whose payload the receiver copies: `fill` writes the `at` bytes before it, `rest` follow it.
+    pub(super) fn push_reference(
+        &mut self,
+        now: Time,
+        stamp: u64,
+        path: &Path,
+        at: usize,
+        (payload, rest): (Segment, u32),
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Pushed, Corrupt> {
+        let (tag, before) = self.tagger.tag(path, RxIcrc::Absent);
+        let reference = Reference { payload, rest, recalls: self.ring.recalls() };
+        let pushed = self.ring.push_reference(before + at + Reference::LEN, tag, stamp, &mut |bytes| {
+            let (prefix, frame) = bytes.split_at_mut(before);
+            if before > 0 {
+                write_prefix(path, RxIcrc::Absent, prefix);
+            }
+            fill(&mut frame[..at]);
+            reference.write(&mut frame[at..]);
+        })?;
+        Ok(self.pushed(pushed, now, path, before))
     }
 
     /// Queues a frame of `len` bytes.
@@ -128,6 +192,7 @@ impl Outbound {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Pushed, Corrupt> {
         let (tag, before) = self.tagger.tag(path, icrc);
+        let began = self.choice.timed.then(host_now);
         let pushed = match before {
             0 => self.ring.push(len, tag, stamp, fill)?,
             _ => self.ring.push(before + len, tag, stamp, &mut |bytes| {
@@ -136,17 +201,28 @@ impl Outbound {
                 fill(frame);
             })?,
         };
+        if let Some(began) = began
+            && pushed
+        {
+            self.choice.copied(len, host_now().since(began));
+        }
+        Ok(self.pushed(pushed, now, path, before))
+    }
+
+    /// Records whether there was room for a record with `before` bytes of a prefix.
+    #[inline]
+    fn pushed(&mut self, pushed: bool, now: Time, path: &Path, before: usize) -> Pushed {
         if pushed {
             if before > 0 {
                 self.tagger.sent(path);
             }
             self.full_since = None;
             self.stalled = false;
-            return Ok(Pushed::Taken);
+            return Pushed::Taken;
         }
         let since = *self.full_since.get_or_insert(now);
         self.stalled |= now.since(since) >= STALL_NS;
-        Ok(if self.stalled { Pushed::Stalled } else { Pushed::Full })
+        if self.stalled { Pushed::Stalled } else { Pushed::Full }
     }
 
     /// Publishes what was queued. The caller must issue a fence and then call [`Self::wake`].
@@ -191,7 +267,10 @@ impl Outbound {
         // One more byte, to detect a longer message.
         let mut bytes = [0; HELLO.len() + 1];
         match sys::receive(connection.as_fd(), &mut bytes) {
-            Ok(sys::Message { len: 1, .. }) => Ok(()),
+            Ok(sys::Message { len: 1, .. }) => {
+                self.accepted |= bytes[..1] == *FOLLOWS;
+                Ok(())
+            }
             Ok(sys::Message { len, fd: Some(memory) }) if self.bell.is_none() => {
                 self.bell = PeerBell::new(memory);
                 if self.bell.is_some() && bytes[..len] == HELLO { Ok(()) } else { Err(Over::Ended) }

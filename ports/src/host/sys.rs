@@ -6,8 +6,11 @@
 use std::ffi::CStr;
 use std::io;
 use std::net::Ipv6Addr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
+
+use irnic_transports::Segment;
 
 use crate::control::control_messages;
 use crate::region::{self, PAGE, SEALS};
@@ -164,16 +167,56 @@ pub(crate) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
 /// connection open after its parent has ended. True if unknown, as in another pid namespace.
 pub(crate) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
     let Some(pid) = peer_process(socket) else { return true };
-    // SAFETY: no memory is passed.
-    let watched = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int);
-    match watched {
-        Ok(process) => {
-            let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one valid pollfd; returns at once.
-            unsafe { libc::poll(&raw mut poll, 1, 0) == 0 }
-        }
+    match watch(pid) {
+        Ok(process) => !has_ended(&process),
         Err(e) => e.raw_os_error() != Some(libc::ESRCH),
     }
+}
+
+/// Opens a descriptor of a process (pidfd_open(2)), which stays that of this process when another one gets its id.
+pub(super) fn watch(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) } as libc::c_int)
+}
+
+/// Returns whether a process has ended, by its descriptor.
+pub(super) fn has_ended(process: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd; returns at once.
+    unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
+}
+
+/// Maximum number of ranges on each side of [`read_process`].
+pub(super) const MAX_PIECES: usize = 32;
+
+/// Copies memory of another process, which `from` lists by its addresses, into ranges of `to`, one after the other
+/// (process_vm_readv(2)). Returns the number of bytes copied, which is less if some cannot be read.
+///
+/// # Panics
+/// With more than [`MAX_PIECES`] on a side, or a range outside `to`.
+pub(super) fn read_process(
+    process: u32,
+    from: &[Segment],
+    to: &mut [u8],
+    ranges: &[Range<usize>],
+) -> io::Result<usize> {
+    let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let (mut local, mut remote) = ([empty; MAX_PIECES], [empty; MAX_PIECES]);
+    let (local, remote) = (&mut local[..ranges.len()], &mut remote[..from.len()]);
+    for (vector, range) in local.iter_mut().zip(ranges) {
+        let part = &mut to[range.clone()];
+        *vector = libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() };
+    }
+    for (vector, segment) in remote.iter_mut().zip(from) {
+        let address = std::ptr::without_provenance_mut(segment.addr as usize);
+        *vector = libc::iovec { iov_base: address, iov_len: segment.len as usize };
+    }
+    let (local_count, remote_count) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
+    // SAFETY: the local vectors describe parts of `to`, which is borrowed; the kernel checks the remote ones.
+    let read = unsafe {
+        libc::process_vm_readv(process as libc::pid_t, local.as_ptr(), local_count, remote.as_ptr(), remote_count, 0)
+    };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 /// Kills the process that connected or listened at the other end (SIGKILL), through a pidfd, so that it cannot be

@@ -12,6 +12,7 @@ use super::hello::HELLO;
 use super::*;
 use crate::region::PAGE;
 
+mod cross_memory;
 mod mads;
 mod udp;
 

@@ -112,6 +112,33 @@ fn an_answer_is_visible_before_its_request_counts_as_answered() {
     });
 }
 
+/// Memory that a frame refers to changes only once its reference is recalled.
+#[test]
+fn what_was_read_by_a_reference_that_is_not_recalled_had_not_changed() {
+    check(|| {
+        let (mut tx, mut rx) = ring(4);
+        let payload = Arc::new(AtomicU64::new(1));
+        let recalls = tx.recalls();
+        assert!(tx.push_reference(48, 0, 0, &mut |bytes| bytes.fill(recalls as u8)).unwrap());
+        tx.publish();
+        let producer = thread::spawn({
+            let payload = payload.clone();
+            move || {
+                tx.recall().recall();
+                payload.store(2, Ordering::Relaxed);
+            }
+        });
+        let record = rx.pop(Time::ZERO).unwrap().unwrap();
+        assert!(record.by_reference);
+        let recalls = record.bytes[0];
+        let read = payload.load(Ordering::Relaxed);
+        if rx.recalls() as u8 == recalls {
+            assert_eq!(read, 1);
+        }
+        producer.join().unwrap();
+    });
+}
+
 /// The producer sleeps for room like ports: it requests, fences, and checks again.
 #[test]
 fn who_waits_for_room_sees_it_or_is_woken() {

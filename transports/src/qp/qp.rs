@@ -605,6 +605,11 @@ impl Qp {
         made
     }
 
+    /// Returns whether any work request of its send queue has begun and not completed.
+    pub fn is_sending(&self) -> bool {
+        self.service.busy()
+    }
+
     /// Returns when [`Self::on_deadline`] is due.
     #[inline]
     pub fn next_deadline(&self) -> Time {

@@ -67,7 +67,7 @@ const fn parameter(
 }
 
 /// All settings. Later ones depend on earlier ones: a transport's parameters follow it.
-pub static KEYS: [Key; 42] = [
+pub static KEYS: [Key; 43] = [
     Key {
         name: "name",
         variable: "IRNIC_DEVICE",
@@ -296,6 +296,14 @@ pub static KEYS: [Key; 42] = [
         default: "`512K`",
         about: "Ring to another process of the host, bytes, rounded to a power of two",
         set: field!(ring = value::ring),
+    },
+    Key {
+        name: "cross-memory",
+        variable: "IRNIC_CROSS_MEMORY",
+        values: "`auto`, `on`, `off`",
+        default: "`auto`",
+        about: "Payloads that a process of the host copies out of the sender's memory (process_vm_readv) instead of a ring, from messages of several packets: `auto` while copying into the ring is slow, as between cores without a common cache",
+        set: field!(cross_memory = value::cross_memory),
     },
     Key {
         name: "spin",

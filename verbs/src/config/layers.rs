@@ -1,6 +1,7 @@
 //! Layers of settings: defaults, a file's common settings, a device's own, variables.
 
 use irnic_nic::clock::Clock;
+use irnic_ports::host::CrossMemory;
 use irnic_ports::impair::Impairments;
 use irnic_ports::udp::Segmentation;
 use irnic_transports::config::TransportConfig;
@@ -104,6 +105,7 @@ impl DeviceConfig {
             segmentation: Segmentation::Auto,
             socket_buffer: 8 << 20,
             ring: 512 << 10,
+            cross_memory: CrossMemory::Auto,
             spin: None,
             units: Units::Auto,
             gid_layout: GidLayout::Dense,

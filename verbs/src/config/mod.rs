@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use irnic_nic::clock::Clock;
 use irnic_ports::frames::FrameSpec;
+use irnic_ports::host::CrossMemory;
 use irnic_ports::impair::Impairments;
 use irnic_ports::lab::LabSpec;
 use irnic_ports::udp::Segmentation;
@@ -135,6 +136,8 @@ pub struct DeviceConfig {
     pub socket_buffer: usize,
     /// Bytes of each ring to another process of the host.
     pub ring: usize,
+    /// Which payloads to processes of this host stay in place.
+    pub cross_memory: CrossMemory,
     /// How long the background thread polls after the last packet before it sleeps, in ns; `None`: adaptive.
     pub spin: Option<u64>,
     /// Number of processing units.

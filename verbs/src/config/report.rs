@@ -26,7 +26,7 @@ fn quoted(text: &str) -> String {
 fn default_of(device: &DeviceConfig, key: &str) -> Option<String> {
     Some(match key {
         "name" => device.name.clone(),
-        "port" | "transport" | "segmentation" | "spin" | "units" | "gpu" => "auto".into(),
+        "port" | "transport" | "segmentation" | "cross-memory" | "spin" | "units" | "gpu" => "auto".into(),
         "seed" => device.seed.to_string(),
         "socket-buffer" => device.socket_buffer.to_string(),
         "ring" => device.ring.to_string(),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use irnic_nic::clock::{Clock, ParseClockError};
 use irnic_ports::frames::ParseFrameSpecError;
+use irnic_ports::host::CrossMemory;
 use irnic_ports::lab::ParseLabSpecError;
 use irnic_ports::udp::Segmentation;
 use irnic_transports::wire::Mtu;
@@ -100,6 +101,12 @@ pub(super) fn socket_buffer(value: &Value<'_>) -> Result<usize, ValueError> {
 pub(super) fn segmentation(value: &Value<'_>) -> Result<Segmentation, ValueError> {
     let (on, off) = (Segmentation::On, Segmentation::Off);
     let words = [("auto", Segmentation::Auto), ("on", on), ("true", on), ("off", off), ("false", off)];
+    word(value, &words, "auto, on or off")
+}
+
+pub(super) fn cross_memory(value: &Value<'_>) -> Result<CrossMemory, ValueError> {
+    let (on, off) = (CrossMemory::On, CrossMemory::Off);
+    let words = [("auto", CrossMemory::Auto), ("on", on), ("true", on), ("off", off), ("false", off)];
     word(value, &words, "auto, on or off")
 }
 

@@ -91,6 +91,7 @@ fn host_port(info: &DeviceInfo, udp: HostUdp, first: bool) -> io::Result<(Box<dy
     let addresses: Vec<IpAddr> = info.gids.iter().map(address_of).collect();
     let host = HostConfig::new(info.domain(), addresses)
         .with_ring_bytes(config.ring)
+        .with_cross_memory(config.cross_memory)
         .with_udp(udp)
         .with_segmentation(config.segmentation)
         .with_socket_buffer(config.socket_buffer)

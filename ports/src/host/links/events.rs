@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use super::super::config::CrossMemory;
 use super::super::holder::Holder;
 use super::super::inbound::{Greeting, Heard, greet};
 use super::super::slot::Slot;
@@ -23,7 +24,7 @@ impl Links {
                     self.epoll.remove(connection.as_fd());
                     self.welcome(connection, id);
                 } else if let Some(link) = self.inbound.iter_mut().find(|link| link.id == index) {
-                    match link.listen() {
+                    match link.listen(self.cross_memory != CrossMemory::Off) {
                         Heard::WakeUp => self.host.wakeups_taken += 1,
                         Heard::Nothing => {}
                         Heard::End => {
