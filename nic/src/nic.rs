@@ -347,11 +347,10 @@ impl Nic {
         let before = noticed::peer(&slot.qp);
         let resets = attr.state == Some(QpState::Reset);
         let held: Vec<_> = if resets { slot.qp.held_receives().collect() } else { Vec::new() };
-        let early = resets && slot.qp.is_sending();
-        slot.qp.modify(attr, device)?;
-        if early {
+        if resets && slot.qp.is_sending() {
             device.recall();
         }
+        slot.qp.modify(attr, device)?;
         let peer = noticed::peer(&slot.qp);
         if resets {
             device.forget_completions(qpn, cqs, held);

@@ -2,9 +2,8 @@
 //!
 //! Layout of the region: one page of [`Header`], then the ring that side 0 writes, then the ring that side 1 writes.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use irnic_transports::qp::PeerProcess;
 
 use super::PortCounters;
 use super::bell::Bell;
+use super::host::sys;
 use super::region::{PAGE, Region, Shared};
 use super::ring::{CONTROL, Consumer, Corrupt, Place, Producer, Record};
 use super::stamp::RingClock;
@@ -105,7 +105,7 @@ pub(super) struct Link {
 enum Liveness {
     /// The peer has not opened the link yet.
     Awaited,
-    Known(u32, File),
+    Known(u32, OwnedFd),
     /// The peer is this process, or one that the kernel does not allow to be watched.
     Unwatched,
 }
@@ -307,20 +307,18 @@ impl Link {
             if process == 0 {
                 return Ok(());
             }
-            self.peer = match watch(process) {
+            self.peer = match sys::watch(process) {
                 _ if process == std::process::id() => Liveness::Unwatched,
-                Ok(file) => Liveness::Known(process, file),
+                Ok(descriptor) => Liveness::Known(process, descriptor),
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Err(self.fail(LinkError::Dead(process))),
                 Err(_) => Liveness::Unwatched,
             };
         }
-        if let Liveness::Known(process, file) = &self.peer {
+        if let Liveness::Known(process, descriptor) = &self.peer
+            && sys::has_ended(descriptor)
+        {
             let process = *process;
-            let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one valid pollfd; returns at once.
-            if unsafe { libc::poll(&mut poll, 1, 0) } == 1 {
-                return Err(self.fail(LinkError::Dead(process)));
-            }
+            return Err(self.fail(LinkError::Dead(process)));
         }
         Ok(())
     }
@@ -332,17 +330,6 @@ impl Drop for Link {
         self.own().closed.store(1, Ordering::Release);
         self.ring_bell();
     }
-}
-
-/// Opens a file that becomes readable when the process ends (pidfd_open(2)).
-fn watch(process: u32) -> io::Result<File> {
-    // SAFETY: no memory is passed.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor with no other owner.
-    Ok(unsafe { File::from_raw_fd(fd as i32) })
 }
 
 /// Calls FUTEX_WAIT or FUTEX_WAKE on a word that other processes may share. The result is ignored: every caller checks

@@ -171,8 +171,8 @@ impl Producer {
     }
 
     /// Returns what recalls this ring's references.
-    pub(super) fn recall(&self) -> Recall {
-        Recall { region: Arc::downgrade(&self.region), place: self.place }
+    pub(super) fn recall(&self) -> RingRecall {
+        RingRecall { region: Arc::downgrade(&self.region), place: self.place }
     }
 
     /// Returns the number of recalls of references so far.
@@ -420,12 +420,12 @@ impl Consumer {
 }
 
 /// A ring whose references can be recalled.
-pub(super) struct Recall {
+pub(super) struct RingRecall {
     region: Weak<Region>,
     place: Place,
 }
 
-impl Recall {
+impl RingRecall {
     /// Returns whether the ring is still in use.
     pub(super) fn is_open(&self) -> bool {
         self.region.strong_count() > 0

@@ -17,7 +17,7 @@ use super::slot::Slot;
 use super::sys;
 use crate::prefix::{Tagger, write_prefix};
 use crate::region::Region;
-use crate::ring::{CONTROL, Consumer, Corrupt, Place, Producer, Recall};
+use crate::ring::{CONTROL, Consumer, Corrupt, Place, Producer, RingRecall};
 use crate::{RxIcrc, host_now};
 
 /// How long a ring may be full without progress before its frames are dropped, in ns. One stopped process must not
@@ -132,7 +132,7 @@ impl Outbound {
     }
 
     /// Returns what recalls the references in this link's ring.
-    pub(super) fn recall(&self) -> Recall {
+    pub(super) fn recall(&self) -> RingRecall {
         self.ring.recall()
     }
 

@@ -16,7 +16,7 @@ use irnic_transports::Segment;
 
 use super::config::CrossMemory;
 use super::sys;
-use crate::ring::Recall;
+use crate::ring::RingRecall;
 
 /// Byte by which a receiver accepts references.
 pub(super) const FOLLOWS: &[u8] = b"f";
@@ -144,19 +144,19 @@ impl Choice {
 
 /// The rings of a port whose references can be recalled.
 #[derive(Clone, Default)]
-pub(super) struct Recalls(Arc<Mutex<Vec<Recall>>>);
+pub(super) struct Recalls(Arc<Mutex<Vec<RingRecall>>>);
 
 impl Recalls {
     /// Adds a ring.
-    pub(super) fn add(&self, ring: Recall) {
+    pub(super) fn add(&self, ring: RingRecall) {
         let mut rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rings.retain(Recall::is_open);
+        rings.retain(RingRecall::is_open);
         rings.push(ring);
     }
 
     /// Recalls all references.
     pub(super) fn recall(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Recall::recall);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(RingRecall::recall);
     }
 }
 

@@ -174,16 +174,16 @@ pub(crate) fn peer_lives(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Opens a descriptor of a process (pidfd_open(2)), which stays that of this process when another one gets its id.
-pub(super) fn watch(process: u32) -> io::Result<OwnedFd> {
+pub(crate) fn watch(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) } as libc::c_int)
 }
 
 /// Returns whether a process has ended, by its descriptor.
-pub(super) fn has_ended(process: &OwnedFd) -> bool {
+pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one valid pollfd; returns at once.
-    unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
+    // SAFETY: one valid pollfd; returns at once. It fails if a signal of this process is pending (EINTR).
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
 }
 
 /// Maximum number of ranges on each side of [`read_process`].
@@ -223,8 +223,7 @@ pub(super) fn read_process(
 /// another one that has reused its id. Returns its id; `None` if it is this process or unknown here.
 pub(crate) fn kill_peer(socket: BorrowedFd<'_>) -> Option<u32> {
     let pid = peer_process(socket).filter(|pid| *pid != std::process::id())?;
-    // SAFETY: no memory is passed.
-    let process = match owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int) {
+    let process = match watch(pid) {
         Ok(process) => process,
         Err(e) => return (e.raw_os_error() == Some(libc::ESRCH)).then_some(pid),
     };
