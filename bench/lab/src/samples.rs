@@ -76,7 +76,8 @@ impl Samples {
     pub fn sample(&mut self, lab: &Lab) {
         let network = lab.network();
         let (delivered, goodput) = (network.totals().payload_bytes, lab.goodput());
-        let mut moment = Moment { at: lab.now(), delivered, goodput, ..Moment::default() };
+        // Before its first event, the network's time may precede the lab's beginning.
+        let mut moment = Moment { at: lab.now().max(self.from), delivered, goodput, ..Moment::default() };
         for (id, port) in network.ports().iter().enumerate() {
             let (c, queued) = (port.counters_at(moment.at), network.backlog_of(id as PortId));
             moment.buffered += queued;
@@ -221,6 +222,9 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
+    use irnic_fabric::network::NetworkConfig;
+    use irnic_fabric::switch::{InputQueuedConfig, SwitchConfig};
+
     use super::*;
 
     #[test]
@@ -238,6 +242,17 @@ mod tests {
         assert!(step > 10 && at.iter().zip(1..).all(|(at, n)| *at == n * step), "{step}: {at:?}");
         let second: Vec<u64> = samples.of_port(1).map(|p| p.packets / 2 - 1_000).collect();
         assert_eq!(second, at);
+    }
+
+    #[test]
+    fn a_lab_that_ends_before_its_first_event_has_a_sample_of_its_beginning() {
+        let switch = SwitchConfig::InputQueued(InputQueuedConfig::new(1 << 20));
+        let config = NetworkConfig::new(Topology::star(2, 40_000_000_000, 1_000), switch);
+        let lab = Lab::new(config, false).expect("a network");
+        let mut samples = Samples::new(5_000, 1_000, lab.network().ports().len());
+        samples.finish(&lab);
+        assert!(lab.now() < 5_000);
+        assert_eq!(samples.busy().moments(), [Moment { at: 5_000, ..Moment::default() }]);
     }
 
     #[test]
