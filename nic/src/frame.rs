@@ -92,13 +92,18 @@ pub fn emit_fast(packet: &FastPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
     let rest = packet.head.emit(out);
     let len = rest.len() - ICRC_LEN - usize::from(packet.head.pad);
     copy_payload(&Payload::Gather(packet.payload), &mut rest[..len]);
-    // Padding and ICRC: 4 to 7 bytes.
-    let rest = &mut rest[len..];
-    rest.first_chunk_mut().into_iter().for_each(|word: &mut [u8; 4]| *word = [0; 4]);
-    rest.last_chunk_mut().into_iter().for_each(|word: &mut [u8; ICRC_LEN]| *word = [0; ICRC_LEN]);
+    clear_end(&mut rest[len..]);
     if let Some(path) = wire {
         icrc_append(path, 0, out);
     }
+}
+
+/// Clears padding and ICRC: 4 to 7 bytes.
+#[inline(always)]
+fn clear_end(end: &mut [u8]) {
+    // Of known length, so that no call clears them.
+    end.first_chunk_mut().into_iter().for_each(|word: &mut [u8; 4]| *word = [0; 4]);
+    end.last_chunk_mut().into_iter().for_each(|word: &mut [u8; ICRC_LEN]| *word = [0; ICRC_LEN]);
 }
 
 /// Returns the length of the frame of a packet of the fast path.
@@ -111,24 +116,47 @@ pub fn fast_len(packet: &FastPacket<'_>) -> usize {
 /// Returns a packet's payload if a carrier may leave it in place until transmission; `None` if it has to be copied at
 /// once.
 #[inline]
-pub fn payload_in_place<'a>(packet: &TxPacket<'a>) -> Option<Gather<'a>> {
-    match packet.payload {
+pub fn payload_in_place<'a>(payload: &Payload<'a>) -> Option<Gather<'a>> {
+    match *payload {
         Payload::Gather(gather) if gather.is_stable() && gather.segments().iter().all(|s| s.addr != 0) => Some(gather),
         _ => None,
     }
 }
 
-/// Writes a packet as [`emit_frame`] does, but leaves the payload's place in `out` untouched.
+/// Writes a packet as [`emit_frame`] does, but leaves the payload's place in `out` untouched. If `out` has room for the
+/// headers only, nothing else is written.
 pub fn emit_around(packet: &TxPacket<'_>, payload: &Gather<'_>, wire: Option<&Path>, out: &mut [u8]) {
     let len = packet.headers.emit(out);
+    emit_end(len, usize::from(packet.headers.bth.pad), payload, wire, out);
+}
+
+/// Writes a packet of the fast path as [`emit_around`] does.
+#[inline(never)]
+pub fn emit_fast_around(packet: &FastPacket<'_>, wire: Option<&Path>, out: &mut [u8]) {
+    packet.head.emit(out);
+    emit_end(packet.head.len(), usize::from(packet.head.pad), &packet.payload, wire, out);
+}
+
+/// Writes padding and ICRC of a frame with `len` bytes of headers, unless `out` ends with these.
+#[inline(always)]
+fn emit_end(len: usize, pad: usize, payload: &Gather<'_>, wire: Option<&Path>, out: &mut [u8]) {
+    if out.len() == len {
+        return;
+    }
     let end = out.len() - ICRC_LEN;
-    let pad = usize::from(packet.headers.bth.pad);
-    out[end - pad..].fill(0);
+    clear_end(&mut out[end - pad..]);
     if let Some(path) = wire {
         let padding = &[0; 3][..pad];
         let icrc = icrc_of_parts(path, 0, &out[..len], pieces(payload).chain(std::iter::once(padding)));
         out[end..].copy_from_slice(&icrc.to_le_bytes());
     }
+}
+
+/// Copies a payload that [`emit_around`] has left out to its place after `at` bytes of headers.
+#[inline]
+pub fn emit_payload(payload: &Gather<'_>, at: usize, out: &mut [u8]) {
+    let payload = Payload::Gather(*payload);
+    copy_payload(&payload, &mut out[at..at + payload.len()]);
 }
 
 /// Parses a frame and passes it to the NIC, or counts the error.

@@ -517,7 +517,9 @@ impl Nic {
         if taken != Taken::Nothing {
             if frame.ack.is_none() && frame.op.is_request() {
                 // It sets no timer.
-                self.touch_until(index, Time::NEVER);
+                if !slot.ready || !slot.has_only_its_timer() {
+                    self.touch_until(index, Time::NEVER);
+                }
             } else {
                 self.touch(index);
             }

@@ -296,11 +296,13 @@ pub trait Port {
     /// If `frame.len` is above [`Port::max_frame`].
     fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
 
-    /// Queues one frame like [`Port::transmit`], but leaves its payload in place until the frame is sent: `fill` writes
-    /// everything except the `payload`, which begins after the first `at` bytes. Returns `None`, and does nothing, if
-    /// the port has to copy such a frame: call [`Port::transmit`] then. Default: `None`.
+    /// Queues one frame like [`Port::transmit`], but may leave its payload where it is: `fill` writes everything except
+    /// the `payload`, which begins after the first `at` bytes. It may be given only these bytes of a frame without an
+    /// ICRC, whose end is zeros then. Returns `None`, and does nothing, if the port has to copy such a frame: call
+    /// [`Port::transmit`] then. Default: `None`.
     ///
-    /// The payload's memory must not change until [`Port::flush`] returns, or [`Port::flush_full`] reports that nothing
+    /// The payload's memory must not change until the packet is acknowledged, or what [`Port::recall`] returns was
+    /// called; of a frame with an ICRC until [`Port::flush`] returns, or [`Port::flush_full`] reports that nothing
     /// remains queued.
     fn transmit_in_place(
         &mut self,
@@ -313,31 +315,7 @@ pub trait Port {
         None
     }
 
-    /// Returns whether [`Port::transmit_by_reference`] is preferred for the next long frame to a queue pair, if it has
-    /// no ICRC. Call it once for each such frame. Default: false.
-    #[inline]
-    fn takes_references(&mut self, _path: &Path, _dest_qp: u32) -> bool {
-        false
-    }
-
-    /// Queues one frame like [`Port::transmit`], but leaves its payload where it is: `fill` writes the `at` bytes
-    /// before the `payload`; those after it are zeros. Returns `None`, and does nothing, if the port has to copy this
-    /// frame: call [`Port::transmit`] then. Default: `None`.
-    ///
-    /// The payload's memory must not change until the packet is acknowledged, or what [`Port::recall`] returns was
-    /// called.
-    fn transmit_by_reference(
-        &mut self,
-        _now: Time,
-        _frame: &TxFrame<'_>,
-        _at: usize,
-        _payload: &Gather<'_>,
-        _fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Option<bool> {
-        None
-    }
-
-    /// Returns what the NIC calls before memory in use by [`Port::transmit_by_reference`] may change; `None` if the
+    /// Returns what the NIC calls before memory in use by [`Port::transmit_in_place`] may change; `None` if the
     /// port never leaves payloads in place for that long. Default: `None`.
     fn recall(&self) -> Option<Recall> {
         None
@@ -492,15 +470,6 @@ impl<P: Port + ?Sized> Port for Box<P> {
         fn carries_acks(&self, path: &Path, dest_qp: u32) -> bool;
         fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool;
         fn transmit_in_place(
-            &mut self,
-            now: Time,
-            frame: &TxFrame<'_>,
-            at: usize,
-            payload: &Gather<'_>,
-            fill: &mut dyn FnMut(&mut [u8]),
-        ) -> Option<bool>;
-        fn takes_references(&mut self, path: &Path, dest_qp: u32) -> bool;
-        fn transmit_by_reference(
             &mut self,
             now: Time,
             frame: &TxFrame<'_>,

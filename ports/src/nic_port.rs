@@ -2,10 +2,12 @@
 
 use std::io;
 
-use irnic_nic::frame::{Icrc, emit_around, emit_fast, emit_frame, fast_len, payload_in_place, receive_frame};
+use irnic_nic::frame::{
+    Icrc, emit_around, emit_fast, emit_fast_around, emit_frame, fast_len, payload_in_place, receive_frame,
+};
 use irnic_nic::{FastPacket, Nic, TxSink};
 use irnic_transports::telemetry::Int;
-use irnic_transports::{Path, Time, TxPacket};
+use irnic_transports::{Gather, Path, Payload, Time, TxPacket};
 
 use crate::{Port, TxFrame};
 
@@ -105,6 +107,31 @@ impl<P: Port> Sink<'_, P> {
         }
     }
 
+    /// Queues a long frame whose payload, `at` bytes from its beginning, may stay where it is: `fill` writes what is
+    /// around it. Returns `None`, and does nothing, if the payload has to be copied.
+    #[inline]
+    fn in_place(
+        &mut self,
+        frame: &TxFrame<'_>,
+        at: usize,
+        payload: &Payload<'_>,
+        fill: &mut dyn FnMut(&Gather<'_>, &mut [u8]),
+    ) -> Option<bool> {
+        if frame.len < IN_PLACE {
+            return None;
+        }
+        let payload = payload_in_place(payload)?;
+        self.port.transmit_in_place(self.now, frame, at, &payload, &mut |out| fill(&payload, out))
+    }
+
+    /// Queues a packet of the fast path as [`Self::in_place`] does.
+    #[inline(never)]
+    fn fast_in_place(&mut self, packet: &FastPacket<'_>, frame: &TxFrame<'_>, wire: Option<&Path>) -> Option<bool> {
+        self.in_place(frame, packet.head.len(), &Payload::Gather(packet.payload), &mut |_, out| {
+            emit_fast_around(packet, wire, out);
+        })
+    }
+
     /// Keeps a frame, written by `fill`, that the port had no room for.
     #[cold]
     fn hold(&mut self, frame: &TxFrame<'_>, telemetry: Option<&Int>, fill: impl FnOnce(&mut [u8])) {
@@ -125,15 +152,8 @@ impl<P: Port> TxSink for Sink<'_, P> {
         let frame = TxFrame { path, dest_qp, len, icrc, irn };
         let telemetry = packet.sideband.telemetry;
         attach(self.port, telemetry);
-        let may = len >= IN_PLACE && (icrc || self.port.takes_references(path, dest_qp));
-        let in_place = may.then(|| payload_in_place(packet)).flatten().and_then(|payload| {
-            let at = packet.headers.len();
-            if icrc {
-                let fill = &mut |out: &mut [u8]| emit_around(packet, &payload, wire.as_ref(), out);
-                return self.port.transmit_in_place(self.now, &frame, at, &payload, fill);
-            }
-            let fill = &mut |out: &mut [u8]| _ = packet.headers.emit(out);
-            self.port.transmit_by_reference(self.now, &frame, at, &payload, fill)
+        let in_place = self.in_place(&frame, packet.headers.len(), &packet.payload, &mut |payload, out| {
+            emit_around(packet, payload, wire.as_ref(), out);
         });
         let mut fill = |out: &mut [u8]| emit_frame(packet, wire.as_ref(), out);
         let sent = in_place.unwrap_or_else(|| self.port.transmit(self.now, &frame, &mut fill));
@@ -158,8 +178,9 @@ impl<P: Port> TxSink for Sink<'_, P> {
         let icrc = self.needs_icrc(path, dest_qp);
         let wire = icrc.then(|| self.port.wire_path(path));
         let frame = TxFrame { path, dest_qp, len: fast_len(packet), icrc, irn: true };
+        let in_place = if frame.len < IN_PLACE { None } else { self.fast_in_place(packet, &frame, wire.as_ref()) };
         let mut fill = |out: &mut [u8]| emit_fast(packet, wire.as_ref(), out);
-        let sent = self.port.transmit(self.now, &frame, &mut fill);
+        let sent = in_place.unwrap_or_else(|| self.port.transmit(self.now, &frame, &mut fill));
         if !sent {
             self.hold(&frame, None, fill);
         }

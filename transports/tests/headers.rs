@@ -326,6 +326,7 @@ fn the_bit_of_low_priority_lies_where_the_documentation_says() {
 /// of it; it is cut short or garbled without harm.
 #[test]
 fn a_packet_of_the_fast_path_is_like_any_other() {
+    use irnic_transports::wire::opcode::Position::{First, Last, Middle, Only};
     use irnic_transports::wire::{APART, FastAck, FastFrame, FastHead, FastOp, ICRC_LEN};
 
     let (to, psn, sn) = (0x77_0011, Psn::new(9), Psn::new(4));
@@ -342,6 +343,13 @@ fn a_packet_of_the_fast_path_is_like_any_other() {
         Some(IrnEth::Read { read_wqe_sn }) => read_wqe_sn,
         other => panic!("{other:?}"),
     };
+    let at = |position| (to, psn, position);
+    let place = |opcode: Opcode| match (opcode.is_first(), opcode.is_middle(), opcode.is_last()) {
+        (true, ..) => First,
+        (_, true, _) => Middle,
+        (.., true) => Last,
+        _ => Only,
+    };
     let head = |set: &dyn Fn(&mut FastHead)| {
         let mut head = FastHead::EMPTY;
         set(&mut head);
@@ -354,8 +362,19 @@ fn a_packet_of_the_fast_path_is_like_any_other() {
         (head(&|head| head.set_read(to, psn, &reth, sn)), Opcode::RcReadRequest, b""),
         (head(&|head| head.set_atomic(to, psn, &atomic, true, sn)), Opcode::RcCompareSwap, b""),
         (head(&|head| head.set_atomic(to, psn, &atomic, false, sn)), Opcode::RcFetchAdd, b""),
-        (head(&|head| head.set_response(to, psn, 3, &aeth)), Opcode::RcReadResponseOnly, b"bytes"),
-        (head(&|head| head.set_response(to, psn, 0, &aeth)), Opcode::RcReadResponseOnly, b""),
+        (head(&|head| head.set_response(at(Only), 3, &aeth)), Opcode::RcReadResponseOnly, b"bytes"),
+        (head(&|head| head.set_response(at(Only), 0, &aeth)), Opcode::RcReadResponseOnly, b""),
+        (head(&|head| head.set_response(at(First), 0, &aeth)), Opcode::RcReadResponseFirst, b"more"),
+        (head(&|head| head.set_response(at(Middle), 0, &aeth)), Opcode::RcReadResponseMiddle, b"more"),
+        (head(&|head| head.set_response(at(Last), 2, &aeth)), Opcode::RcReadResponseLast, b"no"),
+        (head(&|head| head.set_send_part(at(First), false, 0, (sn, 0))), Opcode::RcSendFirst, b"more"),
+        (head(&|head| head.set_send_part(at(Middle), false, 0, (sn, 0x12_3456))), Opcode::RcSendMiddle, b"more"),
+        (head(&|head| head.set_send_part(at(Last), true, 2, (sn, 5))), Opcode::RcSendLast, b"no"),
+        (head(&|head| head.set_send_part(at(Only), true, 2, (sn, 0))), Opcode::RcSendOnly, b"no"),
+        (head(&|head| head.set_write_part(at(First), false, 0, &reth)), Opcode::RcWriteFirst, b"more"),
+        (head(&|head| head.set_write_part(at(Middle), false, 0, &reth)), Opcode::RcWriteMiddle, b"more"),
+        (head(&|head| head.set_write_part(at(Last), true, 2, &reth)), Opcode::RcWriteLast, b"no"),
+        (head(&|head| head.set_write_part(at(Only), true, 2, &reth)), Opcode::RcWriteOnly, b"no"),
         (head(&|head| head.set_atomic_ack(to, psn, &aeth, 1 << 40)), Opcode::RcAtomicAcknowledge, b""),
         (head(&|head| head.set_ack(to, &ack)), Opcode::RcAcknowledge, b""),
         (head(&|head| head.set_ack(to, &read_ack)), Opcode::RcReadAcknowledge, b""),
@@ -371,12 +390,20 @@ fn a_packet_of_the_fast_path_is_like_any_other() {
                 assert_eq!(headers.irn, Some(IrnEth::Send { recv_wqe_sn, psn_offset: 0 }));
             }
             FastOp::Write(reth) => assert_eq!(headers.reth, Some(reth)),
+            FastOp::SendPart { position, recv_wqe_sn, psn_offset } => {
+                assert_eq!(headers.irn, Some(IrnEth::Send { recv_wqe_sn, psn_offset }));
+                assert_eq!(position, place(opcode));
+            }
+            FastOp::WritePart { position, reth } => {
+                assert_eq!((headers.reth, headers.irn), (Some(reth), Some(IrnEth::Write)));
+                assert_eq!(position, place(opcode));
+            }
             FastOp::Read { reth, read_wqe_sn } => assert_eq!((headers.reth, read(&headers)), (Some(reth), read_wqe_sn)),
             FastOp::Atomic { atomic, compares, read_wqe_sn } => {
                 assert_eq!((headers.atomic, read(&headers)), (Some(atomic), read_wqe_sn));
                 assert_eq!(compares, opcode == Opcode::RcCompareSwap);
             }
-            FastOp::Response => assert_eq!(headers.aeth, Some(aeth)),
+            FastOp::Response(position) => assert_eq!((headers.aeth, position), (Some(aeth), place(opcode))),
             FastOp::AtomicAck(value) => {
                 assert_eq!((headers.aeth, headers.atomic_ack), (Some(aeth), Some(value)));
             }
@@ -395,8 +422,12 @@ fn a_packet_of_the_fast_path_is_like_any_other() {
             assert!(carrying.carries_ack() && !plain.carries_ack() && whole.len() == alone.len() + 8);
             assert!(parse(&whole).is_err(), "it is on no wire");
             (0..whole.len()).for_each(|len| _ = FastFrame::parse(&whole[..len]));
-            if matches!(parsed.op, FastOp::Ack(_)) {
-                assert_eq!(FastFrame::parse(&whole), None, "an acknowledgement carries none");
+            if !plain.may_carry(payload.len() as u32) {
+                assert_eq!(
+                    FastFrame::parse(&whole),
+                    None,
+                    "an acknowledgement carries none, nor does a part of a message"
+                );
                 continue;
             }
             assert_eq!(FastFrame::parse(&whole), Some(FastFrame { ack: Some(ack), ..parsed }));

@@ -515,7 +515,7 @@ fn a_frame_around_its_payload_is_the_frame_without_it() {
             let payload = Payload::Gather(gather.with_stable(stable));
             let sideband = slot.sideband(1);
             let packet = TxPacket { headers: &slot.headers, path: &wire, payload, timestamp: 0, sideband };
-            assert_eq!(payload_in_place(&packet).is_some(), stable);
+            assert_eq!(payload_in_place(&packet.payload).is_some(), stable);
             let mut whole = vec![0xaa; packet.headers.frame_len(first + second)];
             let mut around = whole.clone();
             emit_frame(&packet, Some(&wire), &mut whole);

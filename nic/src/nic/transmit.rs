@@ -109,16 +109,20 @@ impl Nic {
             let mut left = self.scheduler.begin_turn(index, self.quantum);
             // Nothing is left to send.
             let mut done = false;
+            self.slot.rest = false;
             while left > 0 && open && sent < budget {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
                 }
-                // A pacer lets packets out one by one.
-                let two = pacer.is_none() && left > 1 && sent + 1 < budget;
-                let carries = |path: &Path, dest_qp| two && sink.carries_acks(path, dest_qp);
-                let made = match fast {
-                    true => qp.poll_fast(now, &mut self.device, &mut self.slot, carries),
-                    false => Fast::FullPath,
+                let made = if !fast {
+                    Fast::FullPath
+                } else if self.slot.rest {
+                    qp.poll_fast_rest(now, &mut self.device, &mut self.slot)
+                } else {
+                    // A pacer lets packets out one by one.
+                    let two = pacer.is_none() && left > 1 && sent + 1 < budget;
+                    let carries = |path: &Path, dest_qp| two && sink.carries_acks(path, dest_qp);
+                    qp.poll_fast(now, &mut self.device, &mut self.slot, carries)
                 };
                 done = made == Fast::Nothing;
                 if done || made == Fast::FullPath && !qp.poll_transmit(now, &mut self.device, &mut self.slot) {

@@ -5,8 +5,9 @@ mod events;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use irnic_nic::frame::emit_payload;
 use irnic_transports::qp::PeerProcess;
-use irnic_transports::{Path, Segment, Time};
+use irnic_transports::{Gather, Path, Time};
 
 use super::bell::Bell;
 use super::config::{CrossMemory, HostCounters};
@@ -15,7 +16,7 @@ use super::error::OtherVersion;
 use super::holder::Holder;
 use super::inbound::{Copies, Inbound};
 use super::outbound::{Outbound, Over, Pushed};
-use super::reference::Recalls;
+use super::reference::{Recalls, SHORTEST};
 use super::services::{self, Receiver, Services};
 use super::slot::Slot;
 use super::sys::{self, Epoll};
@@ -23,7 +24,7 @@ use super::waiting::Waiting;
 use crate::ring::Corrupt;
 use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
-use crate::{PortCounters, RxFrame, RxIcrc};
+use crate::{PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// How long a slot is remembered as empty, in ns. Frames to it make no system call during this time, except management
 /// datagrams: one that counts as undeliverable is refused, which ends a connection.
@@ -293,31 +294,35 @@ impl Links {
         self.pushed(to, pushed)
     }
 
-    /// Returns whether the next long payload is better left in place ([`Self::push_reference`]).
-    #[inline]
-    pub(super) fn takes_references(&mut self, to: Slot) -> bool {
-        match &mut self.peers[usize::from(to.number())] {
-            Peer::Link(link) => link.takes_references(),
-            _ => false,
-        }
-    }
-
-    /// Queues a frame like [`Self::push`], but leaves its payload in place: `fill` writes the `at` bytes before it.
-    /// Returns `None`, and does nothing, if there is no link.
-    pub(super) fn push_reference(
+    /// Queues a frame without an ICRC like [`Self::push`]. Its payload follows its first `at` bytes: `fill` writes the
+    /// rest, or these bytes alone. The payload is left in place where that costs less than copying it.
+    pub(super) fn push_payload(
         &mut self,
         now: Time,
         to: Slot,
-        path: &Path,
-        at: usize,
-        parts: (Segment, u32),
+        frame: &TxFrame<'_>,
+        (at, payload): (usize, &Gather<'_>),
         fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Option<bool> {
-        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else { return None };
+    ) -> bool {
         self.clock.refresh(now);
-        let pushed = link.push_reference(now, self.clock.stamp(now), path, at, parts, fill);
-        self.host.tx_by_reference += u64::from(matches!(pushed, Ok(Pushed::Taken)));
-        Some(self.pushed(to, pushed))
+        let (stamp, path) = (self.clock.stamp(now), frame.path);
+        let mut copy = |out: &mut [u8]| {
+            fill(out);
+            emit_payload(payload, at, out);
+        };
+        let Peer::Link(link) = &mut self.peers[usize::from(to.number())] else {
+            return self.push_stamped(now, stamp, to, (path, RxIcrc::Absent), frame.len, &mut copy);
+        };
+        let pushed = match *payload.segments() {
+            [payload] if payload.len >= SHORTEST && link.takes_references() => {
+                let rest = (frame.len - at) as u32 - payload.len;
+                let pushed = link.push_reference(now, stamp, path, at, (payload, rest), fill);
+                self.host.tx_by_reference += u64::from(matches!(pushed, Ok(Pushed::Taken)));
+                pushed
+            }
+            _ => link.push(now, stamp, (path, RxIcrc::Absent), frame.len, &mut copy),
+        };
+        self.pushed(to, pushed)
     }
 
     /// Returns what recalls the references in the rings of all links, also of those opened later.

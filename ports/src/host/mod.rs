@@ -56,7 +56,6 @@ use super::link::RING_BYTES;
 use super::prefix::sent_icrc;
 use super::udp::UdpPort;
 use super::{MAX_FRAME, Port, PortCounters, Recall, RxFrame, TxFrame};
-use reference::SHORTEST;
 use wire::Wire;
 
 /// The kernel is polled for events once every `SERVICE_POLLS` calls of [`Port::receive`], and at the latest after
@@ -435,29 +434,14 @@ impl Port for HostPort {
         payload: &Gather<'_>,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Option<bool> {
-        if frame.dest_qp == MULTICAST_QPN || self.by_ring(frame.path, frame.dest_qp).is_some() {
+        if frame.dest_qp == MULTICAST_QPN {
             return None;
         }
-        let port = self.port_by_udp(frame.path)?;
-        port.transmit_in_place(now, frame, at, payload, fill)
-    }
-
-    fn takes_references(&mut self, path: &Path, dest_qp: u32) -> bool {
-        self.by_ring(path, dest_qp).is_some_and(|to| self.links.takes_references(to))
-    }
-
-    fn transmit_by_reference(
-        &mut self,
-        now: Time,
-        frame: &TxFrame<'_>,
-        at: usize,
-        payload: &Gather<'_>,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Option<bool> {
-        let [payload] = *payload.segments() else { return None };
-        let to = self.by_ring(frame.path, frame.dest_qp).filter(|_| !frame.icrc && payload.len >= SHORTEST)?;
-        let rest = (frame.len - at) as u32 - payload.len;
-        self.links.push_reference(now, to, frame.path, at, (payload, rest), fill)
+        match self.by_ring(frame.path, frame.dest_qp) {
+            Some(_) if frame.icrc => None,
+            Some(to) => Some(self.links.push_payload(now, to, frame, (at, payload), fill)),
+            None => self.port_by_udp(frame.path)?.transmit_in_place(now, frame, at, payload, fill),
+        }
     }
 
     fn recall(&self) -> Option<Recall> {

@@ -182,7 +182,7 @@ impl Outbound {
     }
 
     /// Queues a frame of `len` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(
         &mut self,
         now: Time,

@@ -206,6 +206,9 @@ pub struct TxSlot {
     pub telemetry: Option<Int>,
     /// Whether the queue pair is known to have nothing more to send now.
     pub is_last: bool,
+    /// Whether the queue pair's next packets are the rest of a message, and nothing else goes before them
+    /// ([`Qp::poll_fast_rest`](super::Qp::poll_fast_rest)).
+    pub rest: bool,
     /// Path of the packet, 0 to 255, if its queue pair chooses one for each: its UDP source port minus 0xc000.
     pub path: Option<u16>,
 }
@@ -223,6 +226,7 @@ impl Default for TxSlot {
             piece: Piece::default(),
             telemetry: None,
             is_last: false,
+            rest: false,
             path: None,
         }
     }
@@ -237,6 +241,7 @@ impl TxSlot {
         self.slack = 0;
         self.telemetry = None;
         self.is_last = false;
+        self.rest = false;
         self.path = None;
     }
 

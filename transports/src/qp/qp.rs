@@ -578,8 +578,8 @@ impl Qp {
     }
 
     /// Builds the next packet in `out` as [`Self::poll_transmit`] would, but its headers as bytes, if it is of the
-    /// ordinary kind: a SEND or WRITE of one small packet, or a positive acknowledgement, in the IRN format. `carries`
-    /// returns whether a request to its peer may carry an acknowledgement: such a frame counts as two packets.
+    /// ordinary kind and in the IRN format. `carries` returns whether a small request to its peer may carry an
+    /// acknowledgement: such a frame counts as two packets.
     #[inline]
     pub fn poll_fast(
         &mut self,
@@ -600,6 +600,20 @@ impl Qp {
             let packets = if out.fast.carries_ack() { 2 } else { 1 };
             host.counters().sent_pkts += packets;
             self.sent_pkts += packets;
+            self.sent_bytes += u64::from(len);
+        }
+        made
+    }
+
+    /// Builds the next packet as [`Self::poll_fast`] does, right after one of a message that [goes
+    /// on](TxSlot::rest).
+    #[inline]
+    pub fn poll_fast_rest(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+        let AnyService::Rc(rc) = &mut self.service else { return Fast::FullPath };
+        let made = rc.poll_fast_rest(now, &self.context, host, out);
+        if let Fast::Built(len) = made {
+            host.counters().sent_pkts += 1;
+            self.sent_pkts += 1;
             self.sent_bytes += u64::from(len);
         }
         made

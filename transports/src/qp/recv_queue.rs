@@ -187,7 +187,7 @@ impl RecvQueue {
         index as usize & self.slots.len().wrapping_sub(1)
     }
 
-    #[inline]
+    #[inline(always)]
     fn filling(&mut self, i: usize) -> Filling<'_> {
         let slot = &mut self.slots[i];
         let first = i * self.max_sge;
@@ -229,7 +229,7 @@ impl RecvQueue {
 
     /// Returns the oldest WQE if it is one of this queue's own, has this recv_WQE_SN, and no last packet of a message
     /// has been placed in it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn oldest_untouched(&mut self, sn: Psn) -> Option<Filling<'_>> {
         if self.source != Source::Own || self.head == self.tail || sn != self.head_sn() {
             return None;

@@ -97,7 +97,7 @@ impl Rc {
             taken = Taken::First;
         }
         let received = match &frame.op {
-            FastOp::Response | FastOp::AtomicAck(_) => self.requester.receive_fast_response(now, c, frame, host),
+            FastOp::Response(_) | FastOp::AtomicAck(_) => self.requester.receive_fast_response(now, c, frame, host),
             FastOp::Ack(ack) => self.receive_fast_ack(now, c, ack, host),
             _ => {
                 let received = self.responder.receive_fast(c, frame, host);
@@ -142,7 +142,7 @@ impl Rc {
         let responds = self.responder.wants_tx();
         let requests_next = !responds || self.responder_sent;
         // It goes first.
-        if has_read_ack && !(requests_next && self.requester.has_fresh() && carries()) {
+        if has_read_ack && !(requests_next && self.requester.may_carry(c) && carries()) {
             return self.requester.poll_fast_read_ack(c, host, out);
         }
         if requests_next {
@@ -152,9 +152,11 @@ impl Rc {
                 Fast::FullPath => return Fast::FullPath,
                 made => {
                     self.responder_sent = made == Fast::Nothing;
+                    out.rest &= !has_read_ack && !responds;
+                    let small = matches!(made, Fast::Built(len) if out.fast.may_carry(len));
                     let ack = if has_read_ack {
                         self.requester.take_read_ack(host)
-                    } else if responds && self.responder.has_ack() && carries() {
+                    } else if responds && small && self.responder.has_ack() && carries() {
                         self.responder_sent = true;
                         let ack = self.responder.take_ack(c, host);
                         out.is_last = !self.requester.has_fresh() && !self.responder.wants_tx();
@@ -175,6 +177,13 @@ impl Rc {
         };
         self.responder_sent |= made != Fast::FullPath;
         made
+    }
+
+    /// Builds the next packet of the message that [is not over](TxSlot::rest).
+    #[inline]
+    pub(crate) fn poll_fast_rest(&mut self, now: Time, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+        out.gather.clear();
+        self.requester.poll_fast_part(now, true, c, host, out)
     }
 
     #[cold]

@@ -220,13 +220,13 @@ impl Sender {
     }
 
     /// Returns whether the window is full.
-    #[inline]
+    #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.stream.is_full(self.in_window())
     }
 
     /// Returns the packets that count against the window.
-    #[inline]
+    #[inline(always)]
     fn in_window(&self) -> u32 {
         match &self.scheme {
             Scheme::GoBackN(_) => self.stream.in_flight(),

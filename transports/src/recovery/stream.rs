@@ -75,7 +75,7 @@ impl Stream {
     }
 
     /// Returns whether the window is full, given that `in_window` packets count against it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_full(&self, in_window: u32) -> bool {
         self.in_flight() >= self.cap
             || in_window >= self.window

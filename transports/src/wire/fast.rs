@@ -1,14 +1,15 @@
-//! Frames of the fast path: SENDs and WRITEs of one packet, READ and atomic requests, their responses of one packet,
-//! and positive acknowledgements, in the IRN format and without any flag that is rare. [`FastFrame::parse`] and the
-//! setters of [`FastHead`] do for them what [`parse`](super::parse) and [`Headers::emit`](super::Headers::emit) do for
-//! all, in fewer instructions.
+//! Frames of the fast path: SENDs and WRITEs, READ and atomic requests, their responses, and positive
+//! acknowledgements, in the IRN format and without any flag that is rare. [`FastFrame::parse`] and the setters of
+//! [`FastHead`] do for them what [`parse`](super::parse) and [`Headers::emit`](super::Headers::emit) do for all, in
+//! fewer instructions.
 //!
-//! Within a host, where both ends are irnic, a request or response may carry an acknowledgement: eight bytes after the
-//! BTH, whose opcode then is one of those for manufacturers (IBA 9.2.1, 0xc0 and above). Such a frame stands for two,
-//! [`FastFrame::apart`], and is on no wire.
+//! Within a host, where both ends are irnic, a small message or response of one packet may carry an acknowledgement:
+//! eight bytes after the BTH, whose opcode then is one of those for manufacturers (IBA 9.2.1, 0xc0 and above). Such a
+//! frame stands for two, [`FastFrame::apart`], and is on no wire.
 
 use super::bth::{self, Bth};
 use super::eth::{Aeth, AtomicEth, Reth, parse_psn};
+use super::opcode::Position;
 use super::{ICRC_LEN, Opcode};
 use crate::psn::Psn;
 
@@ -19,6 +20,15 @@ const COMPARE_SWAP: u8 = Opcode::RcCompareSwap as u8;
 const FETCH_ADD: u8 = Opcode::RcFetchAdd as u8;
 const RESPONSE: u8 = Opcode::RcReadResponseOnly as u8;
 const ATOMIC_ACK: u8 = Opcode::RcAtomicAcknowledge as u8;
+const SEND_FIRST: u8 = Opcode::RcSendFirst as u8;
+const SEND_MIDDLE: u8 = Opcode::RcSendMiddle as u8;
+const SEND_LAST: u8 = Opcode::RcSendLast as u8;
+const WRITE_FIRST: u8 = Opcode::RcWriteFirst as u8;
+const WRITE_MIDDLE: u8 = Opcode::RcWriteMiddle as u8;
+const WRITE_LAST: u8 = Opcode::RcWriteLast as u8;
+const RESPONSE_FIRST: u8 = Opcode::RcReadResponseFirst as u8;
+const RESPONSE_MIDDLE: u8 = Opcode::RcReadResponseMiddle as u8;
+const RESPONSE_LAST: u8 = Opcode::RcReadResponseLast as u8;
 const ACK: u8 = Opcode::RcAcknowledge as u8;
 const READ_ACK: u8 = Opcode::RcReadAcknowledge as u8;
 
@@ -32,7 +42,7 @@ const ACK_LEN: usize = Bth::LEN + 8;
 const CARRIED: usize = 8;
 /// Length of the longest headers, bytes: those of an atomic request that carries an acknowledgement.
 const LONGEST: usize = Bth::LEN + CARRIED + 32;
-/// Maximum length of a payload, bytes. Payloads of longer frames may stay in place until a port sends them.
+/// Maximum length in bytes of a payload that comes with an acknowledgement.
 pub(crate) const MAX_FAST_PAYLOAD: usize = 512;
 
 /// Operation of a [`FastFrame`].
@@ -45,6 +55,22 @@ pub enum FastOp {
     },
     /// A WRITE of one packet, without immediate.
     Write(Reth),
+    /// A packet of a longer SEND.
+    SendPart {
+        /// First, middle or last.
+        position: Position,
+        /// Sequence number of the receive WQE that the message consumes.
+        recv_wqe_sn: Psn,
+        /// Number of the message's packets before this one.
+        psn_offset: u32,
+    },
+    /// A packet of a longer WRITE.
+    WritePart {
+        /// First, middle or last.
+        position: Position,
+        /// Where the rest of the message begins, this packet included, and its length.
+        reth: Reth,
+    },
     /// A READ request.
     Read {
         /// What to read.
@@ -61,8 +87,8 @@ pub enum FastOp {
         /// Its index among the requests with a response.
         read_wqe_sn: Psn,
     },
-    /// The response to a READ, in one packet.
-    Response,
+    /// The response to a READ, or a packet of it.
+    Response(Position),
     /// The response to an atomic: the previous value.
     AtomicAck(u64),
     /// An acknowledgement without a selective one.
@@ -73,7 +99,7 @@ impl FastOp {
     /// Returns whether it is a request: only its receiver's responder handles it.
     #[inline]
     pub fn is_request(&self) -> bool {
-        matches!(self, FastOp::Send { .. } | FastOp::Write(_) | FastOp::Read { .. } | FastOp::Atomic { .. })
+        !matches!(self, FastOp::Response(_) | FastOp::AtomicAck(_) | FastOp::Ack(_))
     }
 }
 
@@ -140,6 +166,10 @@ impl<'a> FastFrame<'a> {
         let [code, ..] = *frame else { return None };
         match (code, code & !CARRIES_ACK) {
             (SEND | WRITE | ACK | SEND_AND_ACK | WRITE_AND_ACK, opcode) => Start::parse(frame)?.message(opcode),
+            (WRITE_FIRST | WRITE_MIDDLE | WRITE_LAST, _) => Start::parse(frame)?.write_part(code),
+            (SEND_FIRST | SEND_MIDDLE | SEND_LAST | RESPONSE_FIRST | RESPONSE_MIDDLE | RESPONSE_LAST, _) => {
+                Start::parse(frame)?.part(code)
+            }
             (0x20..CARRIES_ACK, _) => None,
             (_, opcode @ (READ | COMPARE_SWAP | FETCH_ADD | RESPONSE | ATOMIC_ACK | READ_ACK)) => {
                 Start::parse(frame)?.answered(opcode)
@@ -218,6 +248,36 @@ impl<'a> Start<'a> {
         }
     }
 
+    /// Parses the rest of a packet that is not all of its WRITE.
+    #[inline]
+    fn write_part(self, opcode: u8) -> Option<FastFrame<'a>> {
+        let position = match opcode {
+            WRITE_FIRST => Position::First,
+            WRITE_LAST => Position::Last,
+            _ => Position::Middle,
+        };
+        let (reth, rest) = self.rest.split_first_chunk()?;
+        self.with_payload(FastOp::WritePart { position, reth: Reth::parse(reth) }, rest)
+    }
+
+    /// Parses the rest of a packet that is not all of its SEND or response.
+    #[inline(never)]
+    fn part(self, opcode: u8) -> Option<FastFrame<'a>> {
+        let position = match opcode {
+            SEND_FIRST | RESPONSE_FIRST => Position::First,
+            SEND_LAST | RESPONSE_LAST => Position::Last,
+            _ => Position::Middle,
+        };
+        if let SEND_FIRST | SEND_MIDDLE | SEND_LAST = opcode {
+            let (sn, rest) = self.rest.split_first_chunk()?;
+            let (offset, rest) = rest.split_first_chunk()?;
+            let (recv_wqe_sn, psn_offset) = (parse_psn(sn), parse_psn(offset).get());
+            return self.with_payload(FastOp::SendPart { position, recv_wqe_sn, psn_offset }, rest);
+        }
+        let (_aeth, rest) = self.rest.split_first_chunk::<4>()?;
+        self.with_payload(FastOp::Response(position), rest)
+    }
+
     /// Parses the rest of a READ or atomic, of its response, or of the acknowledgement of that.
     #[inline(never)]
     fn answered(self, opcode: u8) -> Option<FastFrame<'a>> {
@@ -236,7 +296,7 @@ impl<'a> Start<'a> {
             }
             RESPONSE => {
                 let (_aeth, rest) = self.rest.split_first_chunk::<4>()?;
-                self.with_payload(FastOp::Response, rest)
+                self.with_payload(FastOp::Response(Position::Only), rest)
             }
             ATOMIC_ACK => {
                 let (_aeth, rest) = self.rest.split_first_chunk::<4>()?;
@@ -338,6 +398,35 @@ impl FastHead {
         self.add(Bth::LEN, reth.emit());
     }
 
+    /// Sets the headers of a packet of a SEND, `psn_offset` packets after its first, with `pad` bytes of padding.
+    #[inline]
+    pub fn set_send_part(
+        &mut self,
+        (dest_qp, psn, position): (u32, Psn, Position),
+        solicited: bool,
+        pad: u8,
+        (recv_wqe_sn, psn_offset): (Psn, u32),
+    ) {
+        let op = at(position, [SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND]);
+        self.set(op, (solicited, true, pad), dest_qp, psn);
+        self.add(Bth::LEN, recv_wqe_sn.get().to_be_bytes());
+        self.add(Bth::LEN + 4, psn_offset.to_be_bytes());
+    }
+
+    /// Sets the headers of a packet of a WRITE with `pad` bytes of padding. `reth`: of the message from here on.
+    #[inline]
+    pub fn set_write_part(
+        &mut self,
+        (dest_qp, psn, position): (u32, Psn, Position),
+        solicited: bool,
+        pad: u8,
+        reth: &Reth,
+    ) {
+        let op = at(position, [WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE]);
+        self.set(op, (solicited, true, pad), dest_qp, psn);
+        self.add(Bth::LEN, reth.emit());
+    }
+
     /// Sets the headers of a READ request.
     #[inline]
     pub fn set_read(&mut self, dest_qp: u32, psn: Psn, reth: &Reth, read_wqe_sn: Psn) {
@@ -354,10 +443,11 @@ impl FastHead {
         self.add(Bth::LEN + 28, read_wqe_sn.get().to_be_bytes());
     }
 
-    /// Sets the headers of the response to a READ, in one packet with `pad` bytes of padding.
+    /// Sets the headers of a packet of the response to a READ, with `pad` bytes of padding.
     #[inline]
-    pub fn set_response(&mut self, dest_qp: u32, psn: Psn, pad: u8, aeth: &Aeth) {
-        self.set(RESPONSE, (false, false, pad), dest_qp, psn);
+    pub fn set_response(&mut self, (dest_qp, psn, position): (u32, Psn, Position), pad: u8, aeth: &Aeth) {
+        let op = at(position, [RESPONSE_FIRST, RESPONSE_MIDDLE, RESPONSE_LAST, RESPONSE]);
+        self.set(op, (false, false, pad), dest_qp, psn);
         self.add(Bth::LEN, aeth.emit());
     }
 
@@ -377,7 +467,14 @@ impl FastHead {
         self.add(Bth::LEN + 4, ack.psn.get().to_be_bytes());
     }
 
-    /// Adds an acknowledgement to the headers of another packet.
+    /// Returns whether the packet, with `len` bytes of payload, may carry an acknowledgement.
+    #[inline]
+    pub fn may_carry(&self, len: u32) -> bool {
+        let whole = matches!(self.bytes[0], SEND | WRITE | READ | COMPARE_SWAP | FETCH_ADD | RESPONSE | ATOMIC_ACK);
+        whole && len <= MAX_FAST_PAYLOAD as u32
+    }
+
+    /// Adds an acknowledgement to the headers of another packet, which [may carry one](Self::may_carry).
     #[inline]
     pub fn carry(&mut self, ack: &FastAck) {
         // Of known length, so that no call copies them.
@@ -405,7 +502,7 @@ impl FastHead {
     ///
     /// # Panics
     /// If `out` is shorter than the headers.
-    #[inline]
+    #[inline(always)]
     pub fn emit<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
         // Lengths known to the compiler need no call to copy.
         match self.len() {
@@ -419,6 +516,17 @@ impl FastHead {
             44 => emit_head::<44>(&self.bytes, out),
             _ => emit_head::<LONGEST>(&self.bytes, out),
         }
+    }
+}
+
+/// Returns the opcode of a packet at a position: that of the first, a middle, the last or the only one.
+#[inline]
+fn at(position: Position, [first, middle, last, only]: [u8; 4]) -> u8 {
+    match position {
+        Position::First => first,
+        Position::Middle => middle,
+        Position::Last => last,
+        Position::Only => only,
     }
 }
 

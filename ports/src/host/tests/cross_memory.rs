@@ -2,6 +2,7 @@
 
 use irnic_transports::Segment;
 
+use super::super::reference::SHORTEST;
 use super::*;
 
 const LEN: usize = 4096;
@@ -18,26 +19,34 @@ fn referring() -> (HostPort, HostPort) {
     let domain = fresh_domain();
     let (mut a, mut b) = (open_with(&domain, 1, CrossMemory::On), open_with(&domain, 2, CrossMemory::On));
     let payload = vec![7; LEN];
-    assert_eq!(refer(&mut a, 0, &payload), None, "there is no link yet");
-    send_now(&mut a, 2, 0);
-    assert_eq!(refer(&mut a, 0, &payload), None, "it is offered only");
-    assert_eq!(take(&mut b).len(), 1);
+    assert!(!refer(&mut a, 0, &payload), "there is no link yet");
+    assert!(!refer(&mut a, 1, &payload), "it is offered only");
+    a.flush(Time::ZERO).unwrap();
+    assert!(take(&mut b) == [expected(0, &payload), expected(1, &payload)]);
     // The receiver's answer to the offer.
     take(&mut a);
     (a, b)
 }
 
-/// Queues a frame with two bytes of padding whose payload stays in place, if the port prefers that.
-fn refer(port: &mut HostPort, mark: u8, payload: &[u8]) -> Option<bool> {
-    if !port.takes_references(&PATH, qp_of(2)) {
-        return None;
-    }
-    let len = HEADERS + payload.len() + 2 + 4;
+/// Queues a frame with two bytes of padding. Returns whether its payload stays in place.
+fn refer(port: &mut HostPort, mark: u8, payload: &[u8]) -> bool {
+    refer_to(port, mark, &[Segment { addr: payload.as_ptr() as u64, len: payload.len() as u32 }])
+}
+
+fn refer_to(port: &mut HostPort, mark: u8, payload: &[Segment]) -> bool {
+    let bytes = payload.iter().map(|segment| segment.len as usize).sum::<usize>();
+    let len = HEADERS + bytes + 2 + 4;
     let frame = TxFrame { path: &PATH, dest_qp: qp_of(2), len, icrc: false, irn: false };
-    let segments = [Segment { addr: payload.as_ptr() as u64, len: payload.len() as u32 }];
-    // SAFETY: the payload is readable, and the tests that unmap theirs mean it.
-    let gather = unsafe { Gather::new(&segments) };
-    port.transmit_by_reference(Time::ZERO, &frame, HEADERS, &gather, &mut |to| to.fill(mark))
+    // SAFETY: the payload is readable, or only the kernel reads it.
+    let gather = unsafe { Gather::new(payload) };
+    let mut referred = true;
+    let sent = port.transmit_in_place(Time::ZERO, &frame, HEADERS, &gather, &mut |to| {
+        referred = to.len() == HEADERS;
+        to[..HEADERS].fill(mark);
+        to[if referred { HEADERS } else { HEADERS + bytes }..].fill(0);
+    });
+    assert_eq!(sent, Some(true), "there is room");
+    referred
 }
 
 fn expected(mark: u8, payload: &[u8]) -> Vec<u8> {
@@ -52,7 +61,7 @@ fn payloads_arrive_as_if_they_had_been_copied() {
     for (i, payload) in memory.chunks(LEN).enumerate() {
         // Sometimes with gaps, as between messages, and with frames that are copied in between.
         let payload = &payload[..LEN - if i % 7 == 0 { 100 } else { 0 }];
-        assert_eq!(refer(&mut a, i as u8, payload), Some(true));
+        assert!(refer(&mut a, i as u8, payload));
         sent.push(expected(i as u8, payload));
         if i % 11 == 0 {
             assert!(send(&mut a, Time::ZERO, qp_of(2), i as u32, 64));
@@ -68,17 +77,18 @@ fn payloads_arrive_as_if_they_had_been_copied() {
 
 #[test]
 fn short_and_scattered_payloads_and_frames_with_an_icrc_are_copied() {
-    let (mut a, _b) = referring();
+    let (mut a, mut b) = referring();
     let payload = vec![1; LEN];
-    assert_eq!(refer(&mut a, 0, &payload[..SHORTEST as usize - 1]), None);
+    assert!(!refer(&mut a, 0, &payload[..SHORTEST as usize - 1]));
     let half = Segment { addr: payload.as_ptr() as u64, len: 2048 };
-    let whole = Segment { len: 4096, ..half };
-    for (segments, icrc) in [(&[half, half][..], false), (&[whole], true)] {
-        let frame = TxFrame { path: &PATH, dest_qp: qp_of(2), len: HEADERS + LEN + 4, icrc, irn: false };
-        // SAFETY: both halves are readable.
-        let gather = unsafe { Gather::new(segments) };
-        assert_eq!(a.transmit_by_reference(Time::ZERO, &frame, HEADERS, &gather, &mut |_| unreachable!()), None);
-    }
+    assert!(!refer_to(&mut a, 1, &[half, half]));
+    a.flush(Time::ZERO).unwrap();
+    assert!(take(&mut b) == [expected(0, &payload[..SHORTEST as usize - 1]), expected(1, &payload)]);
+    let whole = [Segment { len: 4096, ..half }];
+    let frame = TxFrame { path: &PATH, dest_qp: qp_of(2), len: HEADERS + LEN + 4, icrc: true, irn: false };
+    // SAFETY: the payload is readable.
+    let gather = unsafe { Gather::new(&whole) };
+    assert_eq!(a.transmit_in_place(Time::ZERO, &frame, HEADERS, &gather, &mut |_| unreachable!()), None);
 }
 
 #[test]
@@ -87,14 +97,14 @@ fn nothing_is_referred_to_unless_both_sides_want_it() {
         let domain = fresh_domain();
         let (mut a, mut b) = (open_with(&domain, 1, ours), open_with(&domain, 2, theirs));
         send_now(&mut a, 2, 0);
-        assert_eq!(refer(&mut a, 0, &[1; LEN]), None);
+        assert!(!refer(&mut a, 0, &[1; LEN]));
         assert_eq!((take(&mut b).len(), take(&mut a).len()), (1, 0));
-        assert_eq!(refer(&mut a, 0, &[1; LEN]), None);
+        assert!(!refer(&mut a, 0, &[1; LEN]));
         // Nor of the process to itself, where one thread would do all the copying.
         send_now(&mut b, 2, 0);
-        assert_eq!(refer(&mut b, 0, &[1; LEN]), None);
+        assert!(!refer(&mut b, 0, &[1; LEN]));
         assert_eq!(take(&mut b).len(), 1);
-        assert_eq!(refer(&mut b, 0, &[1; LEN]), None);
+        assert!(!refer(&mut b, 0, &[1; LEN]));
     }
 }
 
@@ -104,16 +114,16 @@ fn recalled_payloads_do_not_arrive() {
     let recall = a.recall().unwrap();
     let mut payload = vec![1; LEN];
     for mark in [1, 2] {
-        assert_eq!(refer(&mut a, mark, &payload), Some(true));
+        assert!(refer(&mut a, mark, &payload));
     }
     a.flush(Time::ZERO).unwrap();
     recall.call();
     payload.fill(2);
-    assert_eq!(refer(&mut a, 3, &payload), Some(true));
+    assert!(refer(&mut a, 3, &payload));
     a.flush(Time::ZERO).unwrap();
     assert!(take(&mut b) == [expected(3, &payload)]);
     assert_eq!(b.host_counters().rx_unreadable, 2);
-    assert_eq!(refer(&mut a, 4, &payload), Some(true), "the next ones are referred to again");
+    assert!(refer(&mut a, 4, &payload), "the next ones are referred to again");
 }
 
 #[test]
@@ -125,16 +135,13 @@ fn what_cannot_be_read_is_dropped_and_then_copied() {
     };
     assert_ne!(page, libc::MAP_FAILED);
     let segments = [Segment { addr: page as u64, len: LEN as u32 }];
-    let frame = TxFrame { path: &PATH, dest_qp: qp_of(2), len: HEADERS + LEN + 4, icrc: false, irn: false };
-    // SAFETY: not readable, but only the kernel tries to.
-    let gather = unsafe { Gather::new(&segments) };
-    assert_eq!(a.transmit_by_reference(Time::ZERO, &frame, HEADERS, &gather, &mut |to| to.fill(1)), Some(true));
+    assert!(refer_to(&mut a, 1, &segments));
     a.flush(Time::ZERO).unwrap();
     assert!(take(&mut b).is_empty());
     assert_eq!(b.host_counters().rx_unreadable, 1);
-    assert_eq!(refer(&mut a, 0, &[1; LEN]), None);
+    assert!(!refer(&mut a, 0, &[1; LEN]));
     send_now(&mut a, 2, 5);
-    assert_eq!(take(&mut b).len(), 1, "the link works");
+    assert_eq!(take(&mut b).len(), 2, "the link works");
     // SAFETY: mapped above.
     assert_eq!(unsafe { libc::munmap(page, LEN) }, 0);
 }

@@ -1,10 +1,10 @@
-//! The requester's part of the fast path: messages of one small packet, READ and atomic requests and their responses of
-//! one packet, and positive acknowledgements.
+//! The requester's part of the fast path: SENDs and WRITEs, READ and atomic requests and their responses, and positive
+//! acknowledgements.
 
 use super::{Format, Requester};
 use crate::packet::{PacketClass, Payload};
 use crate::psn::Psn;
-use crate::qp::context::QpContext;
+use crate::qp::context::{QpContext, ends, position};
 use crate::qp::host::{Fast, Host, TxSlot};
 use crate::qp::work::SendOp;
 use crate::recovery::Class;
@@ -48,7 +48,7 @@ impl Requester {
         true
     }
 
-    /// Handles the response to the oldest READ or atomic, in one packet, as [`Self::receive`] would. Returns false, and
+    /// Handles a packet of the response to the oldest READ or atomic as [`Self::receive`] would. Returns false, and
     /// changes nothing, if that would do anything out of the ordinary.
     #[inline]
     pub(in crate::rc) fn receive_fast_response(
@@ -61,12 +61,17 @@ impl Requester {
         let in_order = frame.psn == self.responses.expected() && !self.responses.has_gap();
         let Some(&index) = self.reads.front().filter(|_| self.is_ordinary() && in_order) else { return false };
         let w = self.sq.get(index);
-        if w.resp_first != frame.psn || w.resp_packets != 1 || w.resp_arrived != 0 {
+        let k = frame.psn.distance(w.resp_first) as u32;
+        if k >= w.resp_packets || w.resp_arrived != 0 {
             return false;
         }
         let value;
+        let offset = k * c.mtu;
+        let expected = w.len.wrapping_sub(offset).min(c.mtu);
         let (payload, bytes) = match (frame.op, w.op) {
-            (FastOp::Response, SendOp::Read) if frame.payload.len() == w.len as usize => (frame.payload, w.len),
+            (FastOp::Response(_), SendOp::Read) if frame.payload.len() == expected as usize => {
+                (frame.payload, expected)
+            }
             (FastOp::AtomicAck(old), SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) => {
                 // The verbs deliver it in host byte order.
                 value = old.to_ne_bytes();
@@ -75,12 +80,15 @@ impl Requester {
             _ => return false,
         };
         let request_end = w.first.plus(1);
-        if host.place_local(c.pd, self.sq.sges(index), 0, &Payload::Bytes(payload)).is_err() {
+        let class = if k + 1 == w.resp_packets { Class::Last } else { Class::Middle };
+        let (late, sges) = (class == Class::Middle, self.sq.sges(index));
+        if host.placing(late, |host| host.place_local(c.pd, sges, u64::from(offset), &Payload::Bytes(payload))).is_err()
+        {
             return false;
         }
         host.counters().rcvd_bytes += u64::from(bytes);
         let spurious = self.stream.spurious();
-        self.responses.receive_data(frame.psn, Class::Last);
+        self.responses.receive_data(frame.psn, class);
         self.read_acks.push_cumulative();
         // A READ is executed once every request up to it has arrived, so its response acknowledges them.
         self.acknowledge(now, c, request_end);
@@ -97,10 +105,10 @@ impl Requester {
         true
     }
 
-    /// Returns whether the next packet may be one of the fast path: no message is under way.
+    /// Returns whether the next packet may be one of the fast path.
     #[inline]
     pub(in crate::rc) fn may_be_fast(&self) -> bool {
-        self.format == Format::Irn && self.stream.high() == self.assigned
+        self.format == Format::Irn
     }
 
     /// Returns whether read acknowledgements wait.
@@ -134,20 +142,30 @@ impl Requester {
         Fast::Built(0)
     }
 
-    /// Returns whether a work request has not started.
+    /// Returns whether a packet was never sent.
     #[inline]
     pub(in crate::rc) fn has_fresh(&self) -> bool {
-        self.sq.started != self.sq.tail
+        self.sq.started != self.sq.tail || self.stream.high() != self.assigned
     }
 
-    /// Returns whether there is nothing to send, if no message is [under way](Self::may_be_fast).
+    /// Returns whether the next packet that was never sent begins a message, and may carry an acknowledgement.
+    #[inline]
+    pub(in crate::rc) fn may_carry(&self, c: &QpContext) -> bool {
+        if self.sq.started == self.sq.tail || self.stream.high() != self.assigned {
+            return false;
+        }
+        let w = self.sq.get(self.sq.started);
+        w.len <= c.mtu.min(MAX_FAST_PAYLOAD as u32) || w.op.is_read_or_atomic()
+    }
+
+    /// Returns whether there is nothing to send.
     #[inline]
     pub(in crate::rc) fn is_idle(&self) -> bool {
         !self.has_fresh() && self.read_acks.is_empty() && self.is_ordinary() && self.stream.is_fresh()
     }
 
-    /// Builds the next packet as [`Self::poll_transmit`] would, if it is a whole small message, or a READ or atomic
-    /// request, sent for the first time.
+    /// Builds the next packet as [`Self::poll_transmit`] would, if it is of a SEND or WRITE, or a READ or atomic
+    /// request, and sent for the first time.
     #[inline]
     pub(in crate::rc) fn poll_fast(
         &mut self,
@@ -158,6 +176,9 @@ impl Requester {
     ) -> Fast {
         if !self.is_ordinary() || self.rnr_until.is_some() || !self.stream.is_fresh() {
             return Fast::FullPath;
+        }
+        if self.stream.high() != self.assigned {
+            return self.poll_fast_part(now, false, c, host, out);
         }
         let index = self.sq.started;
         if index == self.sq.tail {
@@ -170,11 +191,17 @@ impl Requester {
             SendOp::Read | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
                 return self.poll_fast_answered(now, c, out);
             }
+            SendOp::SendImm(_) | SendOp::WriteImm(_) | SendOp::SendInvalidate(_) if w.len > c.mtu => {
+                return self.poll_fast_part(now, false, c, host, out);
+            }
             _ => return Fast::FullPath,
         };
         let (len, solicited) = (w.len, w.solicited);
         let reth = Reth { va: w.remote_addr, rkey: w.rkey, len };
-        if len > c.mtu.min(MAX_FAST_PAYLOAD as u32) || self.stream.is_full() || !self.may_start() {
+        if len > c.mtu.min(MAX_FAST_PAYLOAD as u32) {
+            return self.poll_fast_part(now, false, c, host, out);
+        }
+        if self.stream.is_full() || !self.may_start() {
             return Fast::FullPath;
         }
         if w.is_inline() {
@@ -201,12 +228,79 @@ impl Requester {
     fn start_fast(&mut self, now: Time, c: &QpContext) -> Option<Psn> {
         let psn = self.fetch.tx_free(now, &mut self.stream, true)?;
         self.start_next(c);
+        self.left(now, psn, c);
+        Some(psn)
+    }
+
+    /// Records that a packet leaves for the first time.
+    #[inline(always)]
+    fn left(&mut self, now: Time, psn: Psn, c: &QpContext) {
         self.fetch.observe(now, &self.stream);
         self.timer.sent(now, psn, true, c);
         if psn == self.stream.acked() {
             self.timer.alive(now);
         }
-        Some(psn)
+    }
+
+    /// Builds the next packet of a long SEND or WRITE; with immediate or invalidate, any but the last. `rest`: the last
+    /// packet was of the same message.
+    #[inline(never)]
+    pub(in crate::rc) fn poll_fast_part(
+        &mut self,
+        now: Time,
+        rest: bool,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Fast {
+        let psn = self.stream.high();
+        let starts = !rest && psn == self.assigned;
+        if self.stream.is_full() || self.credit_stop == Some(psn) || starts && !self.may_start() {
+            return Fast::FullPath;
+        }
+        if starts {
+            self.hint = self.sq.started;
+        } else if !rest && self.sq.find(psn, &mut self.hint).is_none() {
+            return Fast::FullPath;
+        }
+        let index = self.hint;
+        let w = self.sq.get(index);
+        let write = matches!(w.op, SendOp::Write | SendOp::WriteImm(_));
+        let (k, packets) = if starts { (0, c.packets(w.len)) } else { (psn.distance(w.first) as u32, w.packets) };
+        debug_assert!(k < packets, "the packet is of the work request");
+        let at = position(k, packets);
+        if ends(at) && !matches!(w.op, SendOp::Send | SendOp::Write) {
+            return Fast::FullPath;
+        }
+        let offset = k * c.mtu;
+        let (left, rkey, va) = (w.len - offset, w.rkey, w.remote_addr.wrapping_add(u64::from(offset)));
+        let (len, solicited) = (left.min(c.mtu), ends(at) && w.solicited);
+        if w.is_inline() {
+            out.gather.push(self.sq.inline_data(index)[offset as usize..].as_ptr() as u64, len);
+        } else {
+            out.gather.stable = true;
+            if host.gather_local(c.pd, self.sq.sges(index), u64::from(offset), len, &mut out.gather).is_err() {
+                out.gather.clear();
+                return Fast::FullPath;
+            }
+        }
+        let Some(sent) = self.fetch.tx_free(now, &mut self.stream, true) else {
+            out.gather.clear();
+            return Fast::FullPath;
+        };
+        debug_assert_eq!(sent, psn, "nothing goes before a new packet of a fresh stream");
+        if starts {
+            self.start_next(c);
+        }
+        self.left(now, psn, c);
+        let pad = pad_for(len as usize);
+        match write {
+            true => out.fast.set_write_part((c.dest_qp, psn, at), solicited, pad, &Reth { va, rkey, len: left }),
+            false => out.fast.set_send_part((c.dest_qp, psn, at), solicited, pad, (self.sq.get(index).sn, k)),
+        }
+        out.rest = !ends(at);
+        host.counters().sent_bytes += u64::from(len);
+        Fast::Built(len)
     }
 
     /// Builds the request of the next work request, a READ or atomic.

@@ -1,18 +1,18 @@
-//! The responder's part of the fast path: ordinary requests in order, their acknowledgements, and responses of one
-//! packet.
+//! The responder's part of the fast path: ordinary requests in order, their acknowledgements, and responses.
 
 use super::Responder;
 use super::answered::{ReadKind, ReadOp};
 use crate::packet::{PacketClass, Payload};
 use crate::psn::Psn;
 use crate::qp::access::Access;
-use crate::qp::context::QpContext;
+use crate::qp::context::{QpContext, position};
 use crate::qp::host::{AtomicOp, Fast, Host, TxSlot};
 use crate::qp::send_queue::MAX_MESSAGE;
 use crate::qp::work::{Wc, WcOpcode};
 use crate::recovery::Class;
 use crate::slack::Piece;
 use crate::time::Time;
+use crate::wire::opcode::Position;
 use crate::wire::{Aeth, AtomicEth, FastAck, FastFrame, FastOp, MAX_FAST_PAYLOAD, Reth, Syndrome, pad_for};
 
 impl Responder {
@@ -30,6 +30,7 @@ impl Responder {
         if !ordinary || len > c.mtu as usize {
             return false;
         }
+        let mut byte_len = len as u32;
         let class = match frame.op {
             FastOp::Send { recv_wqe_sn } => {
                 let Some(wqe) = self.rq.oldest_untouched(recv_wqe_sn) else { return false };
@@ -60,6 +61,13 @@ impl Responder {
                 }
                 Class::Last
             }
+            FastOp::SendPart { .. } | FastOp::WritePart { .. } => match self.place_part(c, frame, host) {
+                Some((class, bytes)) => {
+                    byte_len = bytes;
+                    class
+                }
+                None => return false,
+            },
             _ => return false,
         };
         host.counters().rcvd_bytes += len as u64;
@@ -69,11 +77,45 @@ impl Responder {
         if class == Class::LastWithCqe
             && let Some(wr_id) = self.rq.pop()
         {
-            let (opcode, byte_len, solicited) = (WcOpcode::Recv, len as u32, frame.solicited);
+            let (opcode, solicited) = (WcOpcode::Recv, frame.solicited);
             let wc = Wc { wr_id, opcode, byte_len, qp_num: c.qpn, solicited, ..Wc::EMPTY };
             host.complete(c.recv_cq, wc, self.rq.frees());
         }
         true
+    }
+
+    /// Places a packet of a longer SEND or WRITE. Returns what it ends, and the length of the message up to here;
+    /// `None`, and nothing changes, if it may be out of the ordinary.
+    #[inline(never)]
+    fn place_part(&mut self, c: &QpContext, frame: &FastFrame<'_>, host: &mut impl Host) -> Option<(Class, u32)> {
+        let (len, payload) = (frame.payload.len() as u32, Payload::Bytes(frame.payload));
+        let fits = |position| if position == Position::Last { (1..=c.mtu).contains(&len) } else { len == c.mtu };
+        match frame.op {
+            FastOp::SendPart { position, recv_wqe_sn, psn_offset } => {
+                let starts = position == Position::First;
+                let offset = psn_offset.checked_mul(c.mtu).filter(|&offset| offset <= MAX_MESSAGE)?;
+                let wqe = self.rq.oldest_untouched(recv_wqe_sn)?;
+                let most = wqe.len().min(u64::from(MAX_MESSAGE));
+                if !fits(position) || starts != (psn_offset == 0) || u64::from(offset) + u64::from(len) > most {
+                    return None;
+                }
+                let late = position != Position::Last;
+                host.placing(late, |host| host.place_local(c.pd, wqe.sges, u64::from(offset), &payload)).ok()?;
+                Some((if late { Class::Middle } else { Class::LastWithCqe }, offset + len))
+            }
+            FastOp::WritePart { position, reth } => {
+                let ends = position == Position::Last;
+                let right = if ends { reth.len == len } else { reth.len > len };
+                if !fits(position) || !right || reth.len > MAX_MESSAGE || !c.access.allows(Access::REMOTE_WRITE) {
+                    return None;
+                }
+                let (by, all) = (c.caller(), u64::from(reth.len));
+                host.placing(!ends, |host| host.place_remote(by, reth.rkey, reth.va, all, &payload)).ok()?;
+                host.counters().rx_write_requests += u64::from(position == Position::First);
+                Some((if ends { Class::Last } else { Class::Middle }, len))
+            }
+            _ => None,
+        }
     }
 
     /// Executes a READ, the request at `psn`. Returns false, and changes nothing, if it may be out of the ordinary.
@@ -178,9 +220,9 @@ impl Responder {
         Fast::Built(0)
     }
 
-    /// Builds the next packet as [`Self::poll_transmit`] would, if it is a cumulative acknowledgement, or a response of
-    /// one small packet that is sent for the first time: together, unless each has to go alone. Otherwise changes
-    /// nothing.
+    /// Builds the next packet as [`Self::poll_transmit`] would, if it is a cumulative acknowledgement, or a packet of a
+    /// response that is sent for the first time: together with one of a small response, unless each has to go alone.
+    /// Otherwise changes nothing.
     #[inline(never)]
     pub(in crate::rc) fn poll_fast_answer(
         &mut self,
@@ -192,9 +234,9 @@ impl Responder {
     ) -> Fast {
         if !self.has_ack() {
             let owes_ack = self.cnp || self.nak.is_some() || !self.acks.is_empty();
-            return if owes_ack { Fast::FullPath } else { self.poll_fast_response(now, c, host, out) };
+            return if owes_ack { Fast::FullPath } else { self.poll_fast_response(now, false, c, host, out) };
         }
-        if !alone && let made @ Fast::Built(_) = self.poll_fast_response(now, c, host, out) {
+        if !alone && let made @ Fast::Built(_) = self.poll_fast_response(now, true, c, host, out) {
             out.fast.carry(&FastAck { first: true, ..self.take_ack(c, host) });
             out.is_last = !self.wants_tx();
             return made;
@@ -202,9 +244,16 @@ impl Responder {
         self.poll_fast_ack(c, host, out)
     }
 
-    /// Builds the next packet as [`Self::poll_transmit`] would if no acknowledgement waited, if it is a response of one
-    /// small packet that is sent for the first time. Otherwise changes nothing.
-    fn poll_fast_response(&mut self, now: Time, c: &QpContext, host: &mut impl Host, out: &mut TxSlot) -> Fast {
+    /// Builds the next packet as [`Self::poll_transmit`] would if no acknowledgement waited, if it is one of a response
+    /// that is sent for the first time; `small`: and one that may carry an acknowledgement. Otherwise changes nothing.
+    fn poll_fast_response(
+        &mut self,
+        now: Time,
+        small: bool,
+        c: &QpContext,
+        host: &mut impl Host,
+        out: &mut TxSlot,
+    ) -> Fast {
         let ordinary = self.irn
             && self.has_response()
             && self.discipline.is_plain()
@@ -218,13 +267,18 @@ impl Responder {
         }
         let psn = self.tx.high();
         let Some(op) = self.find_op(psn) else { return Fast::FullPath };
+        let k = psn.distance(op.first) as u32;
+        let (at, offset) = (position(k, op.packets), k * c.mtu);
         let len = match op.kind {
             ReadKind::AtomicDone(_) => 0,
-            ReadKind::Read if op.len <= c.mtu.min(MAX_FAST_PAYLOAD as u32) => op.len,
+            ReadKind::Read => (op.len - offset).min(c.mtu),
             _ => return Fast::FullPath,
         };
-        let piece = Piece { of: len, at: 0, len };
-        if len > 0 && host.gather_remote(op.caller(c), op.rkey, op.va, piece, &mut out.gather).is_err() {
+        if small && (at != Position::Only || len > MAX_FAST_PAYLOAD as u32) {
+            return Fast::FullPath;
+        }
+        let (piece, va) = (Piece { of: op.len, at: offset, len }, op.va.wrapping_add(u64::from(offset)));
+        if len > 0 && host.gather_remote(op.caller(c), op.rkey, va, piece, &mut out.gather).is_err() {
             out.gather.clear();
             return Fast::FullPath;
         }
@@ -238,7 +292,7 @@ impl Responder {
         out.class = PacketClass::Data;
         match op.kind {
             ReadKind::AtomicDone(value) => out.fast.set_atomic_ack(c.dest_qp, psn, &aeth, value),
-            _ => out.fast.set_response(c.dest_qp, psn, pad_for(len as usize), &aeth),
+            _ => out.fast.set_response((c.dest_qp, psn, at), pad_for(len as usize), &aeth),
         }
         host.counters().sent_bytes += u64::from(len);
         Fast::Built(len)
