@@ -15,8 +15,9 @@ type Point = points::Point<Scenario, Metric>;
 /// A metric. Times are in ms.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// 99.9th percentile of the foreground's flow completion times.
+    /// 99.9th and 99th percentiles of the foreground's flow completion times.
     FgTail,
+    Fg99,
     /// Mean of the background's flow completion times.
     BgMean,
     /// Timeouts per thousand flows.
@@ -43,8 +44,9 @@ pub enum Metric {
 
 use Metric::*;
 
-const ALL: [Metric; 12] = [
+const ALL: [Metric; 13] = [
     FgTail,
+    Fg99,
     BgMean,
     Timeouts,
     TimedOut,
@@ -62,6 +64,7 @@ impl Metric {
     const fn as_str(self) -> &'static str {
         match self {
             FgTail => "fg_p999",
+            Fg99 => "fg_p99",
             BgMean => "bg_mean",
             Timeouts => "timeouts",
             TimedOut => "timed_out",
@@ -92,6 +95,7 @@ impl points::Metric for Metric {
         let thousand = |n: u64| 1e3 * n as f64 / s.all.flows.max(1) as f64;
         Some(match self {
             FgTail => s.by_class.get(1)?.fct.p999 / 1e6,
+            Fg99 => s.by_class.get(1)?.fct.p99 / 1e6,
             BgMean => s.by_class.first()?.fct.mean / 1e6,
             Timeouts => thousand(s.nics.local_ack_timeout_err),
             TimedOut => thousand(s.timed_out) / 10.0,
@@ -137,7 +141,8 @@ fn maybe_tlt(scenario: Scenario, tlt: bool) -> Scenario {
 
 /// All points, with this many background flows.
 fn points(flows: u64) -> Vec<Point> {
-    let mut all = figure5(flows);
+    let mut all = figure2(flows);
+    all.extend(figure5(flows));
     all.extend(figure6(flows));
     all.extend(figure8(flows));
     all.extend(figure9(flows));
@@ -145,8 +150,18 @@ fn points(flows: u64) -> Vec<Point> {
     all.extend(figure11(flows));
     all.extend(WORKLOADS.iter().flat_map(|workload| figure15(workload, flows)));
     all.extend(figure17(flows));
+    all.extend(figure18(flows));
     all.extend(table1(flows));
     all
+}
+
+/// The points of Figure 2: a fixed timeout of two round trips for DCTCP.
+fn figure2(flows: u64) -> Vec<Point> {
+    let at = |name: &str, timer| {
+        let scenario = Scenario { timer, share: 0.15, ..Scenario::new(Base::Dctcp, flows) };
+        points::Point(format!("figure2/{name}"), scenario, &[Fg99, BgMean, Timeouts] as &[Metric])
+    };
+    vec![at("4ms", "rto-min=4ms"), at("160us", "rto=160us")]
 }
 
 /// The points of Figure 5: TLT on TCP and DCTCP, and what is compared with it, a shorter timeout and tail loss probes.
@@ -160,7 +175,7 @@ fn figure5(flows: u64) -> Vec<Point> {
                 all.push(points::Point(name, maybe_tlt(plain(), tlt), metrics(tlt, pfc)));
             }
             let name = called(&format!("figure5/{}-200us", base.name()), false, pfc);
-            all.push(points::Point(name, Scenario { rto_min: "200us", ..plain() }, metrics(false, pfc)));
+            all.push(points::Point(name, Scenario { timer: "rto-min=200us", ..plain() }, metrics(false, pfc)));
             let name = called(&format!("figure5/{}-tlp", base.name()), false, pfc);
             all.push(points::Point(name, plain().with_tlp(), if pfc { TLP_PFC } else { TLP }));
         }
@@ -254,7 +269,7 @@ fn figure15(workload: &Workload, flows: u64) -> Vec<Point> {
             all.push(points::Point(called(&name, true, pfc && without), at.clone().with_tlt(), &[FgTail]));
             if base == Base::Dctcp || base == Base::Tcp {
                 all.push(points::Point(format!("{name}-tlp"), at.clone().with_tlp(), &[FgTail]));
-                all.push(points::Point(format!("{name}-200us"), Scenario { rto_min: "200us", ..at }, &[FgTail]));
+                all.push(points::Point(format!("{name}-200us"), Scenario { timer: "rto-min=200us", ..at }, &[FgTail]));
             }
         }
     }
@@ -269,6 +284,21 @@ fn figure17(flows: u64) -> Vec<Point> {
             let scenario = Scenario { tlt: Some(clock), ..Scenario::appendix(Base::Dctcp, flows).with_pfc(pfc) };
             let metrics: &[Metric] = if pfc { &[PfcFrames] } else { &[FgTail, ClockBytes, Timeouts] };
             all.push(points::Point(called(&format!("figure17/{clock}"), false, pfc), scenario, metrics));
+        }
+    }
+    all
+}
+
+/// The points of Figure 18: the flows that each host has in an incast.
+fn figure18(flows: u64) -> Vec<Point> {
+    let mut all = Vec::new();
+    for base in [Base::Hpcc, Base::Tcp] {
+        for degree in [2u32, 4, 6, 8, 10] {
+            for tlt in [false, true] {
+                let name = called(&format!("figure18/{}/{degree}", base.name()), tlt, false);
+                let scenario = maybe_tlt(Scenario { degree, ..Scenario::new(base, flows) }, tlt);
+                all.push(points::Point(name, scenario, &[FgTail, Fg99, BgMean] as &[Metric]));
+            }
         }
     }
     all

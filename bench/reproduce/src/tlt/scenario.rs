@@ -47,12 +47,10 @@ impl Base {
         if self.is_tcp() { 400_000 } else { 200_000 }
     }
 
-    fn transport(self, rto_min: &str, pfc: bool) -> String {
+    fn transport(self, timer: &str, pfc: bool) -> String {
         match self {
-            Tcp => format!("iwarp,nack-threshold=1,rto-min={rto_min},cc.initial={INITIAL}"),
-            Dctcp => {
-                format!("iwarp,nack-threshold=1,rto-min={rto_min},cc=dctcp,cc.initial={INITIAL},cc.ssthresh=65536")
-            }
+            Tcp => format!("iwarp,nack-threshold=1,{timer},cc.initial={INITIAL}"),
+            Dctcp => format!("iwarp,nack-threshold=1,{timer},cc=dctcp,cc.initial={INITIAL},cc.ssthresh=65536"),
             Hpcc => "irn-no-bdp,cc=hpcc,rto=4ms".to_owned(),
             // The authors' timeouts: with PFC it has none.
             Irn if pfc => format!("irn,cc=dcqcn-vendor,cap={BDP},rto=local-ack-timeout"),
@@ -93,8 +91,8 @@ pub const WORKLOADS: [Workload; 3] = [
 pub struct Scenario {
     /// Transport.
     pub base: Base,
-    /// Minimum timeout of TCP and DCTCP.
-    pub rto_min: &'static str,
+    /// Minimum timeout of TCP and DCTCP, or a fixed one.
+    pub timer: &'static str,
     /// TLT's clock, if TLT is used.
     pub tlt: Option<&'static str>,
     /// Whether there are tail loss probes, after at least 10 µs (§7.1).
@@ -122,7 +120,7 @@ impl Scenario {
     pub fn new(base: Base, flows: u64) -> Scenario {
         Scenario {
             base,
-            rto_min: "4ms",
+            timer: "rto-min=4ms",
             tlt: None,
             tlp: false,
             pfc: false,
@@ -164,7 +162,7 @@ impl Scenario {
 
     /// Returns the experiment.
     pub fn experiment(&self) -> Experiment {
-        let mut transport = self.base.transport(self.rto_min, self.pfc);
+        let mut transport = self.base.transport(self.timer, self.pfc);
         if let Some(clock) = self.tlt {
             transport += &format!(",tlt=on,tlt-clock={clock}");
         }
