@@ -1,5 +1,6 @@
 //! The state machine of a queue pair, around its service's packet handling.
 
+mod fast;
 mod queues;
 
 use crate::footprint::{Footprint, bits, flag, footprint, left, part, why};
@@ -11,7 +12,7 @@ use super::attr::{ModifyError, QpAttr, QpState};
 use super::config::QpConfig;
 use super::context::{ClassPaths, QpContext, QpFailure};
 use super::counters::{Counters, QpCounts};
-use super::host::{CqId, Event, Fast, Host, PdId, PeerProcess, PullTurn, SrqId, Taken, TxSlot, XrcdId};
+use super::host::{CqId, Event, Host, PdId, PeerProcess, PullTurn, SrqId, TxSlot, XrcdId};
 use super::service::TransportService;
 use super::slack_state::SlackState;
 use super::stats::{QpStats, RttHistogram};
@@ -28,7 +29,7 @@ use crate::time::Time;
 use crate::uc::Uc;
 use crate::ud::Ud;
 use crate::wire::opcode::Service;
-use crate::wire::{FastFrame, Mtu, Opcode};
+use crate::wire::{Mtu, Opcode};
 
 /// A queue pair.
 #[derive(Clone, Debug)]
@@ -408,27 +409,6 @@ impl Qp {
         }
     }
 
-    /// Receives a packet of the fast path as [`Self::receive`] would, unless that would do anything out of the
-    /// ordinary.
-    #[inline]
-    pub fn receive_fast(&mut self, now: Time, frame: &FastFrame<'_>, host: &mut impl Host) -> Taken {
-        let connected = self.state == QpState::Rts && self.context.service == Service::Rc;
-        if !connected || self.no_rx_yet || self.beside.is_some() {
-            return Taken::Nothing;
-        }
-        let AnyService::Rc(rc) = &mut self.service else { return Taken::Nothing };
-        let before = host.counters().rcvd_bytes;
-        let taken = rc.receive_fast(now, &mut self.context, frame, host);
-        if taken != Taken::Nothing {
-            let packets = if taken == Taken::All && frame.ack.is_some() { 2 } else { 1 };
-            let counters = host.counters();
-            counters.rcvd_pkts += packets;
-            self.rcvd_pkts += packets;
-            self.rcvd_bytes += counters.rcvd_bytes - before;
-        }
-        taken
-    }
-
     /// Receives a packet that belongs to no service, such as a congestion notification, or to another one.
     #[cold]
     fn receive_other(&mut self, packet: &RxPacket<'_>, host: &mut impl Host) {
@@ -575,48 +555,6 @@ impl Qp {
                 false
             }
         }
-    }
-
-    /// Builds the next packet in `out` as [`Self::poll_transmit`] would, but its headers as bytes, if it is of the
-    /// ordinary kind and in the IRN format. `carries` returns whether a small request to its peer may carry an
-    /// acknowledgement: such a frame counts as two packets.
-    #[inline]
-    pub fn poll_fast(
-        &mut self,
-        now: Time,
-        host: &mut impl Host,
-        out: &mut TxSlot,
-        carries: impl Fn(&Path, u32) -> bool,
-    ) -> Fast {
-        let connected = self.state == QpState::Rts && self.context.service == Service::Rc;
-        if !connected || self.beside.is_some() {
-            return Fast::FullPath;
-        }
-        let AnyService::Rc(rc) = &mut self.service else { return Fast::FullPath };
-        let c = &self.context;
-        let carries = || c.path().is_some_and(|path| carries(path, c.dest_qp));
-        let made = rc.poll_fast(now, c, host, out, carries);
-        if let Fast::Built(len) = made {
-            let packets = if out.fast.carries_ack() { 2 } else { 1 };
-            host.counters().sent_pkts += packets;
-            self.sent_pkts += packets;
-            self.sent_bytes += u64::from(len);
-        }
-        made
-    }
-
-    /// Builds the next packet as [`Self::poll_fast`] does, right after one of a message that [goes
-    /// on](TxSlot::rest).
-    #[inline]
-    pub fn poll_fast_rest(&mut self, now: Time, host: &mut impl Host, out: &mut TxSlot) -> Fast {
-        let AnyService::Rc(rc) = &mut self.service else { return Fast::FullPath };
-        let made = rc.poll_fast_rest(now, &self.context, host, out);
-        if let Fast::Built(len) = made {
-            host.counters().sent_pkts += 1;
-            self.sent_pkts += 1;
-            self.sent_bytes += u64::from(len);
-        }
-        made
     }
 
     /// Returns whether any work request of its send queue has begun and not completed.

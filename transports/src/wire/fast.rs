@@ -386,16 +386,13 @@ impl FastHead {
     /// Sets the headers of a SEND of one packet with `pad` bytes of padding.
     #[inline]
     pub fn set_send(&mut self, dest_qp: u32, psn: Psn, solicited: bool, pad: u8, recv_wqe_sn: Psn) {
-        self.set(SEND, (solicited, true, pad), dest_qp, psn);
-        self.add(Bth::LEN, recv_wqe_sn.get().to_be_bytes());
-        self.add(Bth::LEN + 4, [0; 4]);
+        self.set_send_part((dest_qp, psn, Position::Only), solicited, pad, (recv_wqe_sn, 0));
     }
 
     /// Sets the headers of a WRITE of one packet with `pad` bytes of padding.
     #[inline]
     pub fn set_write(&mut self, dest_qp: u32, psn: Psn, solicited: bool, pad: u8, reth: &Reth) {
-        self.set(WRITE, (solicited, true, pad), dest_qp, psn);
-        self.add(Bth::LEN, reth.emit());
+        self.set_write_part((dest_qp, psn, Position::Only), solicited, pad, reth);
     }
 
     /// Sets the headers of a packet of a SEND, `psn_offset` packets after its first, with `pad` bytes of padding.
