@@ -14,6 +14,21 @@ use crate::args::Tcp;
 use crate::error::LabError;
 use crate::pace::{Pace, pace};
 
+/// When a command starts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// So long after the beginning, ns of the machine's time.
+    After(u64),
+    /// Once all commands of a host listen or have ended.
+    Listening(u32),
+}
+
+impl Default for Start {
+    fn default() -> Start {
+        Start::After(0)
+    }
+}
+
 /// A command on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCommand {
@@ -21,8 +36,8 @@ pub struct HostCommand {
     pub host: u32,
     /// Command line for a shell.
     pub command: String,
-    /// Delay of its start after the beginning, ns of the host's time.
-    pub after: u64,
+    /// When it starts.
+    pub start: Start,
     /// Whether it is a service: the lab does not wait for its end, and terminates it.
     pub service: bool,
 }
@@ -95,6 +110,29 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
+fn start(text: &str) -> Option<Start> {
+    let host = || text.strip_prefix('h')?.parse().ok().map(Start::Listening);
+    irnic_units::time(text).map(Start::After).or_else(host)
+}
+
+/// Finds a command that would never start, because it waits for a host without commands, or for one that waits for it.
+pub fn never_started(hosts: &[HostCommand]) -> Option<&HostCommand> {
+    let mut left: Vec<&HostCommand> = hosts.iter().collect();
+    loop {
+        let starts = |one: &&HostCommand, left: &[&HostCommand]| match one.start {
+            Start::After(_) => true,
+            Start::Listening(of) => {
+                hosts.iter().any(|other| other.host == of) && left.iter().all(|other| other.host != of)
+            }
+        };
+        let rest: Vec<&HostCommand> = left.iter().copied().filter(|one| !starts(one, &left)).collect();
+        if rest.len() == left.len() {
+            return rest.first().copied();
+        }
+        left = rest;
+    }
+}
+
 /// Reads a host: its command, empty if it has none, and the carrier of its packets, if it is not a process.
 fn host(reader: &Reader<'_>, value: &Spanned<DeValue<'_>>) -> Result<(HostCommand, Option<FrameSpec>), CommandError> {
     let at = value.span().start;
@@ -110,7 +148,9 @@ fn host(reader: &Reader<'_>, value: &Spanned<DeValue<'_>>) -> Result<(HostComman
         match name.get_ref().as_ref() {
             "host" => number = Some(text.parse().map_err(|_| wrong("the number of a host"))?),
             "command" => command = Some(text.clone()).filter(|text| !text.is_empty()),
-            "after" => read.after = irnic_units::time(&text).ok_or_else(|| wrong(irnic_units::TIME))?,
+            "after" => {
+                read.start = start(&text).ok_or_else(|| wrong(&format!("{}, or a host, h0", irnic_units::TIME)))?
+            }
             "service" => read.service = switch(&text).ok_or_else(|| wrong("on or off"))?,
             "frames" => {
                 let why = |e: ParseFrameSpecError| reader.error(at, format!("frames = {text:?}: {e}"));

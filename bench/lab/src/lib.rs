@@ -103,6 +103,9 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
     if let Some(host) = hosts.iter().find(|host| host.host >= known) {
         return Err(LabError::Usage(format!("there is no host {}; expected 0 to {}", host.host, known - 1)));
     }
+    if let Some(HostCommand { host, start: file::Start::Listening(of), .. }) = file::never_started(&hosts) {
+        return Err(LabError::Usage(format!("host {host} would never start: no command of host {of} comes before it")));
+    }
     guests.extend(args.guest.iter().cloned());
     let netns = netns || args.netns;
     if netns && known > namespaces::MOST {

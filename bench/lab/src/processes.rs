@@ -10,14 +10,18 @@ use std::time::{Duration, Instant};
 
 use irnic_report::output;
 
-use crate::file::HostCommand;
+use crate::file::{HostCommand, Start};
 use crate::keeper::{GRACE, Keeper, signal};
 use crate::namespaces::{Entrance, programs};
 
-use irnic_launch::run;
+use irnic_launch::{listening, run};
 
 /// Polling interval of commands.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The same while a command waits for others to listen, which takes longer to find out.
+const LISTENING_INTERVAL: Duration = Duration::from_millis(20);
+/// Time after which it is reported for what a command waits.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The environment of all processes of a lab.
 pub struct Surroundings<'a> {
@@ -61,6 +65,8 @@ impl Surroundings<'_> {
 /// A started command.
 struct Running {
     name: String,
+    /// Its host, if it has one.
+    host: Option<u32>,
     child: Child,
     service: bool,
     began: Instant,
@@ -99,20 +105,25 @@ pub fn run(
 ) -> Result<Vec<Ended>, run::RunError> {
     let began = Instant::now();
     let mut waiting: Vec<&HostCommand> = hosts.iter().collect();
+    let mut reported = false;
     let mut started = Started { keeper, running: Vec::new(), terminal: None };
     if let [program, rest @ ..] = command {
         let mut command = surroundings.command(program, None)?;
         command.args(rest);
-        let group = started.start(command, program, program.to_string_lossy().into_owned(), false)?;
+        let group = started.start(command, program, program.to_string_lossy().into_owned(), None, false)?;
         started.terminal = Terminal::give(group);
     }
     loop {
-        let due = |host: &&HostCommand| began.elapsed() >= Duration::from_nanos(host.after);
+        let ready = started.ready(&waiting);
+        let due = |host: &&HostCommand| match host.start {
+            Start::After(delay) => began.elapsed() >= Duration::from_nanos(delay),
+            Start::Listening(of) => ready.contains(&of),
+        };
         for host in waiting.extract_if(.., |host| due(host)) {
             let mut shell = surroundings.command(OsStr::new("sh"), Some(host.host))?;
             shell.args(["-c", &host.command]);
             let name = format!("host {}: {}", host.host, host.command);
-            started.start(shell, OsStr::new("sh"), name, host.service)?;
+            started.start(shell, OsStr::new("sh"), name, Some(host.host), host.service)?;
         }
         let running = &mut started.running;
         for one in running.iter_mut().filter(|one| one.ended.is_none()) {
@@ -123,7 +134,15 @@ pub fn run(
         if !busy || interrupted.load(Ordering::Relaxed) {
             break;
         }
-        std::thread::sleep(POLL_INTERVAL);
+        let unready = waiting.iter().find_map(|host| match host.start {
+            Start::Listening(of) => Some((host.host, of)),
+            Start::After(_) => None,
+        });
+        if let Some((host, of)) = unready.filter(|_| !reported && began.elapsed() > PATIENCE) {
+            eprintln!("irnic lab: host {host} waits until the commands of host {of} listen");
+            reported = true;
+        }
+        std::thread::sleep(if unready.is_some() { LISTENING_INTERVAL } else { POLL_INTERVAL });
     }
     started.end_all();
     let ended = |one: Running| Ended {
@@ -143,18 +162,36 @@ struct Started {
 }
 
 impl Started {
+    /// Returns the hosts for which commands wait and whose own commands all listen, or have ended.
+    fn ready(&self, waiting: &[&HostCommand]) -> Vec<u32> {
+        let awaited = waiting.iter().filter_map(|host| match host.start {
+            Start::Listening(of) => Some(of),
+            Start::After(_) => None,
+        });
+        let listens = |one: &Running| {
+            let processes = || std::iter::once(one.child.id()).chain(listening::descendants(one.child.id()));
+            one.ended.is_some() || processes().any(listening::listens)
+        };
+        let ready = |of: &u32| {
+            !waiting.iter().any(|other| other.host == *of)
+                && self.running.iter().filter(|one| one.host == Some(*of)).all(listens)
+        };
+        awaited.filter(ready).collect()
+    }
+
     /// Starts a command. Returns its process group.
     fn start(
         &mut self,
         mut command: Command,
         program: &OsStr,
         name: String,
+        host: Option<u32>,
         service: bool,
     ) -> Result<u32, run::RunError> {
         let child = command.spawn().map_err(|error| run::RunError::Exec { command: program.to_owned(), error })?;
         let group = child.id();
         self.keeper.add(group);
-        self.running.push(Running { name, child, service, began: Instant::now(), ended: None });
+        self.running.push(Running { name, host, child, service, began: Instant::now(), ended: None });
         Ok(group)
     }
 

@@ -7,6 +7,7 @@ extern crate irnic_report;
 pub mod config;
 pub mod devinfo;
 pub mod doctor;
+pub mod listening;
 pub mod ranks;
 pub mod rdma;
 pub mod run;

@@ -1,12 +1,11 @@
 //! What replaces the `sleep` of `SERVER & sleep 1` when the book's commands are run: on a busy machine a server may
 //! take longer.
 
-use std::collections::HashSet;
-use std::fs;
 use std::os::unix::process::parent_id;
 use std::thread::sleep;
 use std::time::Duration;
 
+use irnic_launch::listening::{descendants, listens};
 use irnic_testkit::wait;
 
 /// The argument by which this program waits: the seconds follow.
@@ -25,55 +24,4 @@ pub fn until_it_listens(seconds: &str) {
         let started = descendants(shell);
         started.is_empty() || started.iter().any(|process| listens(*process))
     });
-}
-
-/// Returns the processes that descend from one, but for this.
-fn descendants(of: u32) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").expect("/proc");
-    let all: Vec<(u32, u32)> = processes
-        .filter_map(|entry| {
-            let process = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            // pid (name) state ppid …
-            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-            let state = fields.next()?;
-            (state != "Z").then_some((process, fields.next()?.parse().ok()?))
-        })
-        .collect();
-    let mut found = vec![of];
-    let mut at = 0;
-    while let Some(parent) = found.get(at).copied() {
-        at += 1;
-        found.extend(all.iter().filter(|(process, of)| *of == parent && *process != std::process::id()).map(|of| of.0));
-    }
-    found.split_off(1)
-}
-
-/// Whether a process has a socket that listens, of the kernel's tables of its network namespace: by TCP, as a service
-/// of a device, or under another name than a device's.
-fn listens(process: u32) -> bool {
-    let of = |table: &str| fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
-    let mut listening = HashSet::new();
-    for table in ["tcp", "tcp6"] {
-        // sl local remote st queues timer retransmissions uid timeout inode …
-        listening.extend(of(table).lines().filter_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            (fields.get(3) == Some(&"0A")).then(|| fields.get(9).map(|inode| (*inode).to_owned())).flatten()
-        }));
-    }
-    // Num RefCount Protocol Flags Type St Inode Path, with 0x10000 in the flags of one that listens. A device listens
-    // on names of its own from the beginning; that a service is listened on, a bound name says.
-    listening.extend(of("unix").lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (flags, name) = (fields.get(3)?, fields.get(7).unwrap_or(&""));
-        let serves = name.ends_with("/listens") || *flags == "00010000" && !name.starts_with("@irnic/1/");
-        serves.then(|| fields[6].to_owned())
-    }));
-    let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
-    open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).any(|to| {
-        let to = to.to_string_lossy();
-        to.strip_prefix("socket:[")
-            .and_then(|rest| rest.strip_suffix(']'))
-            .is_some_and(|inode| listening.contains(inode))
-    })
 }

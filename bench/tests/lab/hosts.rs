@@ -268,6 +268,32 @@ fn processes_are_hosts_by_number_and_rank() {
     assert!(error.contains("there is no host 4; expected 0 to 3"), "{error}");
 }
 
+/// However long the server takes to its start, and whatever else listens there.
+#[test]
+fn a_command_can_wait_for_a_server_that_listens() {
+    let Some(()) = needs(&["ib_write_bw"]) else { return };
+    let folder = Folder::new();
+    let perftest = format!("ib_write_bw -d irnic0 -n 100 -p {}", free_port());
+    let file = format!(
+        "topology = 'star:hosts=3,rate=10G,delay=2us'\n\
+         [[host]]\nhost = 0\nservice = true\ncommand = 'sleep 3; exec {perftest} > server.txt'\n\
+         [[host]]\nhost = 1\nafter = 'h0'\ncommand = '{perftest} 127.77.0.1 > client.txt'\n\
+         [[host]]\nhost = 2\nafter = 'h2'\ncommand = 'true'\n",
+    );
+    let run = |file: &str| {
+        folder.write("waits.toml", file);
+        irnic(&folder).args(["lab", "waits.toml"]).output().unwrap()
+    };
+    let refused = text(&run(&file).stderr);
+    assert!(refused.contains("host 2 would never start"), "{refused}");
+    let output = run(&file.replace("'h2'", "'h1'"));
+    let error = text(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("irnic lab: host 1 waits until the commands of host 0 listen"), "{error}");
+    let client = std::fs::read_to_string(folder.path().join("client.txt")).unwrap();
+    assert!(client.contains("65536"), "{client}");
+}
+
 #[test]
 fn the_exit_status_is_the_commands() {
     let folder = Folder::new();
@@ -289,6 +315,7 @@ fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
     folder.write("clock.toml", "clock = 'slow'\n");
     folder.write("hots.toml", "[[hots]]\nhost = 0\n");
     folder.write("when.toml", "[[host]]\nhost = 0\ncommand = 'x'\nafter = 'soon'\n");
+    folder.write("never.toml", "[[host]]\nhost = 0\ncommand = 'touch started'\nafter = 'h1'\n");
     let touch = ["--", "touch", "started"];
     for (arguments, part) in [
         (vec!["--topology", "torus:hosts=3"], "star, dumbbell"),
@@ -305,6 +332,7 @@ fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
         (vec!["none.toml"], "none.toml:1: a host has a command"),
         (vec!["clock.toml"], "clock.toml:1: clock = \"slow\": expected elastic"),
         (vec!["when.toml"], "when.toml:4: after = \"soon\": expected a time"),
+        (vec!["never.toml"], "host 0 would never start: no command of host 1 comes before it"),
         (vec!["missing.toml"], "missing.toml: No such file"),
     ] {
         let output = irnic(&folder).arg("lab").args(&arguments).args(touch).output().unwrap();
