@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use irnic_ports::output::{CAPTURE, Output};
 use signal_hook::consts::SIGPIPE;
@@ -175,6 +175,38 @@ pub fn watch() {
     let _ = std::thread::Builder::new().name("stdout".into()).spawn(wait);
 }
 
+/// Files that are to be written, as absolute paths.
+static OUTPUTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// An output file that no other output of this process may be, until this is dropped.
+#[derive(Debug)]
+struct Sole(PathBuf);
+
+impl Sole {
+    /// Reserves a regular file, or one that does not exist yet; several outputs may be one device or pipe.
+    fn reserve(path: &Path) -> io::Result<Option<Sole>> {
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Ok(None);
+        }
+        let path = fs::canonicalize(path).or_else(|_| {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Ok::<_, io::Error>(fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default()))
+        })?;
+        let mut outputs = OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if outputs.contains(&path) {
+            return Err(io::Error::other("it has the content of another file already"));
+        }
+        outputs.push(path.clone());
+        Ok(Some(Sole(path)))
+    }
+}
+
+impl Drop for Sole {
+    fn drop(&mut self) {
+        OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
+    }
+}
+
 /// A file that is written during a run, such as a capture. Write errors are remembered like those of standard output.
 #[derive(Debug)]
 pub struct Stream {
@@ -184,7 +216,7 @@ pub struct Stream {
 
 #[derive(Debug)]
 enum StreamTo {
-    File(Output),
+    File(Output, #[expect(dead_code, reason = "reserves the file")] Option<Sole>),
     Stdout(Taken),
 }
 
@@ -194,7 +226,9 @@ impl Stream {
     pub fn capture(path: &Path) -> Result<Stream, String> {
         let to = match is_dash(path) {
             true => take().map(StreamTo::Stdout).map_err(|e| e.to_string()),
-            false => Output::replace(path, &CAPTURE).map(StreamTo::File).map_err(|e| e.to_string()),
+            false => Sole::reserve(path).map_err(|e| e.to_string()).and_then(|sole| {
+                Output::replace(path, &CAPTURE).map(|file| StreamTo::File(file, sole)).map_err(|e| e.to_string())
+            }),
         };
         Ok(Stream { path: path.to_owned(), to: to.map_err(|e| format!("{}: {e}", path.display()))? })
     }
@@ -203,14 +237,14 @@ impl Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.to {
-            StreamTo::File(file) => file.write(bytes).map_err(|e| lost(self.path.display(), e)),
+            StreamTo::File(file, _) => file.write(bytes).map_err(|e| lost(self.path.display(), e)),
             StreamTo::Stdout(stdout) => stdout.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.to {
-            StreamTo::File(file) => file.flush().map_err(|e| lost(self.path.display(), e)),
+            StreamTo::File(file, _) => file.flush().map_err(|e| lost(self.path.display(), e)),
             StreamTo::Stdout(stdout) => stdout.flush(),
         }
     }
@@ -229,7 +263,7 @@ pub struct OutFile {
 #[derive(Debug)]
 enum To {
     /// A temporary file replaces this one.
-    Replaced(PathBuf),
+    Replaced(PathBuf, #[expect(dead_code, reason = "reserves the file")] Option<Sole>),
     /// A device or a pipe; or a file in a folder in which no file can be created.
     Open(File),
     /// [`DASH`].
@@ -257,7 +291,7 @@ impl OutFile {
             // Errors are reported by `finish`.
             To::Stdout(stdout) => return whole(Box::new(stdout)).or(Ok(())),
             To::Open(file) => start_over(&file).and_then(|()| whole(Box::new(file))),
-            To::Replaced(path) => replace(&path, whole),
+            To::Replaced(ref path, _) => replace(path, whole),
         };
         written.map_err(|e| {
             end_without_reader(&e);
@@ -280,7 +314,7 @@ fn to(path: &Path) -> io::Result<To> {
         Err(e) => return Err(e),
     };
     match (new_sibling(&target), file) {
-        (Ok(_), _) => Ok(To::Replaced(target)),
+        (Ok(_), _) => Sole::reserve(&target).map(|sole| To::Replaced(target, sole)),
         (Err(_), Some(file)) => Ok(To::Open(file)),
         // The target of a dangling link; or the system's error.
         (Err(_), None) => File::create(path).map(To::Open),
@@ -360,6 +394,23 @@ mod tests {
         OutFile::open(&path).expect("a file").write(|to| to.write_all(b"newer")).expect("written");
         assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_file_is_the_output_of_one_option() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, link] = ["r.json", "link"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink("r.json", &link).unwrap();
+        let first = OutFile::open(&path).expect("a file");
+        let again = folder.path().join("..").join(folder.path().file_name().unwrap()).join("r.json");
+        let refused = OutFile::open(&again).unwrap_err();
+        assert!(refused.ends_with("r.json: it has the content of another file already"), "{refused}");
+        assert!(Stream::capture(&path).unwrap_err().ends_with("another file already"));
+        first.write(|to| to.write_all(b"new")).expect("written");
+        let through = OutFile::open(&link).expect("a file");
+        assert!(OutFile::open(&path).is_err());
+        drop(through);
+        OutFile::open(&path).expect("a file");
     }
 
     #[test]
