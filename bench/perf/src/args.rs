@@ -296,10 +296,10 @@ pub struct PerfArgs {
     #[arg(long, value_enum, value_name = "WHAT", requires = "test")]
     pub(super) output: Option<Only>,
     /// Fail if the average bandwidth is below this, in the unit of the table
-    #[arg(short = 'w', long = "limit_bw", alias = "limit-bw", value_name = "RATE", requires = "test")]
+    #[arg(short = 'w', long = "limit_bw", alias = "limit-bw", value_name = "RATE", value_parser = least, requires = "test")]
     pub(super) limit_bw: Option<f64>,
     /// Fail if the message rate is below this, in millions per second
-    #[arg(short = 'y', long = "limit_msgrate", alias = "limit-msgrate", value_name = "MPPS", requires = "test")]
+    #[arg(short = 'y', long = "limit_msgrate", alias = "limit-msgrate", value_name = "MPPS", value_parser = least, requires = "test")]
     pub(super) limit_msgrate: Option<f64>,
     /// Write results as JSON to perftest_out.json
     #[arg(long = "out_json", alias = "out-json")]
@@ -324,4 +324,10 @@ pub struct PerfArgs {
     /// First measure this machine without a NIC: a copy, a ring, a UDP socket
     #[arg(long)]
     pub baseline: bool,
+}
+
+/// Parses a lower limit of a result.
+fn least(text: &str) -> Result<f64, String> {
+    let limit = text.parse::<f64>().ok().filter(|limit| limit.is_finite() && *limit >= 0.0);
+    limit.ok_or_else(|| "expected a number from 0 on".into())
 }

@@ -90,7 +90,7 @@ fn wish(spec: &LabSpec) -> io::Result<Wish> {
     if let Some(host) = spec.host {
         return Ok(Wish::Host(host));
     }
-    if let Ok(text) = std::env::var(HOST) {
+    if let Some(text) = std::env::var(HOST).ok().filter(|text| !text.is_empty()) {
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, format!("{HOST}={text}: expected a host's number"));
         return text.parse().map(Wish::Host).map_err(|_| wrong());
     }

@@ -121,7 +121,7 @@ pub static KEYS: [Key; 43] = [
     Key {
         name: "transport",
         variable: "IRNIC_TRANSPORT",
-        values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, `iwarp`, then `,PARAMETER=VALUE`…",
+        values: "`roce`, `irn`, `irn-go-back-n`, `irn-no-bdp`, `irn-no-sack`, `auto`, `iwarp`, `ndp`, then `,PARAMETER=VALUE`…",
         default: "`auto`",
         about: "Transport of RC queue pairs (transports.md). It resets the parameters below that come from a source of lower precedence",
         set: Set::Transport("transport"),
