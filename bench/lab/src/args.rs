@@ -17,13 +17,14 @@ use crate::pace::{Pace, clocks, pace};
 
 const AFTER_HELP: &str = "\
 Each process that opens a device is a host of the network. Its number is IRNIC_LAB_HOST=N in its
-environment, else its rank (PMI, Open MPI, Slurm), else the next free number. Host N has the address
+environment, else its rank (PMI, Open MPI, Slurm), else that with the fewest processes. Host N has the address
 127.77.0.(N+1), which TCP can use as well. With --netns, hosts are network namespaces with the names
 h0, h1 … and addresses 10.77.0.(N+1); run commands there with irnic host N -- COMMAND or ssh hN.
 
 The network runs in lab time, which stops while a process with work to do has no core: applications
-that read clocks see everything slower, and the summary reports by how much. Exit status: the
-command's; 1 frames were later than --max-lag, or a host of the file failed; 2 bad options.
+that read clocks see everything slower, and the summary reports by how much. Exit status: that of
+the command, or of the first command of the file that failed; 1 if frames were later than --max-lag;
+2 for bad options.
 
 Examples:
   irnic lab -- ./run-my-test.sh                          a fat-tree of 54 hosts
@@ -95,7 +96,7 @@ pub struct LabArgs {
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
     pub max_lag: Option<u64>,
     /// Sampling interval of all ports, in lab time [default: 1ms with --series, --port-series or --html, else never]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Run")]
+    #[arg(long, value_name = "TIME", value_parser = interval, help_heading = "Run")]
     pub sample: Option<u64>,
 
     /// Give each host its own network namespace, joined by a bridge, for TCP; requires root or a user namespace
@@ -183,6 +184,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 fn time(text: &str) -> Result<u64, String> {
     irnic_units::time(text).ok_or_else(|| format!("expected {}", irnic_units::TIME))
+}
+
+fn interval(text: &str) -> Result<u64, String> {
+    Some(time(text)?).filter(|interval| *interval > 0).ok_or_else(|| "expected a time of at least 1 ns".into())
 }
 
 #[cfg(test)]

@@ -108,8 +108,10 @@ pub fn listen(
 ) -> io::Result<(Control, Socket)> {
     let is_abstract = place.as_os_str().as_bytes().starts_with(b"@");
     let place = if is_abstract { place.to_owned() } else { std::path::absolute(place)? };
-    let socket = Socket { place: place.display().to_string() };
-    let listener = socket::listen(&socket.place)?;
+    let place = place.display().to_string();
+    let listener = socket::listen(&place)?;
+    // From here on there is a file of its own to remove.
+    let socket = Socket { place };
     let (sender, requests) = bounded(WAITING);
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming() {

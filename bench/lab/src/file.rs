@@ -42,6 +42,16 @@ pub struct HostCommand {
     pub service: bool,
 }
 
+impl HostCommand {
+    /// Returns the host for whose commands it waits.
+    pub fn awaited(&self) -> Option<u32> {
+        match self.start {
+            Start::Listening(host) => Some(host),
+            Start::After(_) => None,
+        }
+    }
+}
+
 /// Contents of a lab file.
 #[derive(Default)]
 pub struct LabFile {
@@ -90,10 +100,22 @@ pub fn read(path: &Path) -> Result<LabFile, LabError> {
             let DeValue::Array(tables) = value.get_ref() else {
                 return Err(reader.error(value.span().start, "hosts are tables: write [[host]]"));
             };
+            let mut places = Vec::new();
             for table in tables.iter() {
                 let (command, frames) = host(reader, table)?;
                 guests.extend(frames.map(|frames| (command.host, frames)));
-                hosts.extend(Some(command).filter(|command| !command.command.is_empty()));
+                if !command.command.is_empty() {
+                    hosts.push(command);
+                    places.push(table.span().start);
+                }
+            }
+            if let Some((at, of)) = never_started(&hosts) {
+                let why = match hosts.iter().any(|host| host.host == of) {
+                    true => "one of its commands waits for this one".to_owned(),
+                    false => format!("host {of} has no command"),
+                };
+                let why = format!("after = \"h{of}\": {why}");
+                return Err(reader.error(places[at], why));
             }
             Ok(true)
         }
@@ -111,21 +133,20 @@ fn switch(text: &str) -> Option<bool> {
 }
 
 fn start(text: &str) -> Option<Start> {
-    let host = || text.strip_prefix('h')?.parse().ok().map(Start::Listening);
+    let host = || text.strip_prefix('h')?.parse().ok().filter(|host| text == format!("h{host}")).map(Start::Listening);
     irnic_units::time(text).map(Start::After).or_else(host)
 }
 
-/// Finds a command that would never start, because it waits for a host without commands, or for one that waits for it.
-pub fn never_started(hosts: &[HostCommand]) -> Option<&HostCommand> {
-    let mut left: Vec<&HostCommand> = hosts.iter().collect();
+/// Finds a command that would never start, because the host for which it waits has no commands, or has one that waits
+/// for this one's. Returns its index and that host.
+fn never_started(hosts: &[HostCommand]) -> Option<(usize, u32)> {
+    let mut left: Vec<(usize, u32)> =
+        hosts.iter().enumerate().filter_map(|(at, host)| host.awaited().map(|of| (at, of))).collect();
     loop {
-        let starts = |one: &&HostCommand, left: &[&HostCommand]| match one.start {
-            Start::After(_) => true,
-            Start::Listening(of) => {
-                hosts.iter().any(|other| other.host == of) && left.iter().all(|other| other.host != of)
-            }
+        let starts = |of: u32| {
+            hosts.iter().any(|host| host.host == of) && left.iter().all(|(other, _)| hosts[*other].host != of)
         };
-        let rest: Vec<&HostCommand> = left.iter().copied().filter(|one| !starts(one, &left)).collect();
+        let rest: Vec<(usize, u32)> = left.iter().copied().filter(|(_, of)| !starts(*of)).collect();
         if rest.len() == left.len() {
             return rest.first().copied();
         }

@@ -37,6 +37,7 @@ pub mod top;
 mod view;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -103,10 +104,10 @@ fn plan(args: &LabArgs, extensions: &Extensions) -> Result<Plan, LabError> {
     if let Some(host) = hosts.iter().find(|host| host.host >= known) {
         return Err(LabError::Usage(format!("there is no host {}; expected 0 to {}", host.host, known - 1)));
     }
-    if let Some(HostCommand { host, start: file::Start::Listening(of), .. }) = file::never_started(&hosts) {
-        return Err(LabError::Usage(format!("host {host} would never start: no command of host {of} comes before it")));
-    }
     guests.extend(args.guest.iter().cloned());
+    if let Some((host, _)) = guests.iter().find(|(host, _)| *host >= known) {
+        return Err(LabError::Usage(format!("there is no host {host} for a guest; expected 0 to {}", known - 1)));
+    }
     let netns = netns || args.netns;
     if netns && known > namespaces::MOST {
         return Err(LabError::Usage(format!("--netns: {known} hosts; expected {} at most", namespaces::MOST)));
@@ -313,7 +314,8 @@ impl Finished {
         };
         files.write(&report)?;
         if !args.quiet {
-            eprint!("{}", report.text());
+            // What standard error loses changes no exit status.
+            let _ = std::io::stderr().write_all(report.text().as_bytes());
         }
         Ok(())
     }
@@ -360,6 +362,7 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
         control::listen(&place, server.waker(), plan.config.topology.clone(), plan.settings.clone(), plan.addressing);
     let (mut control, control_socket) =
         control.map_err(|e| LabError::Failed(format!("--control {}: {e}", place.display())))?;
+    let listeners = server.listeners();
     let planned = plan.config.changes.iter();
     control.remember(planned.map(|change| (change.at, change.describe(&plan.config.topology))));
     let interrupted = irnic_report::interrupt::flag().map_err(failed)?;
@@ -389,6 +392,7 @@ fn run(args: &LabArgs, extensions: &Extensions) -> Result<u8, LabError> {
         preloaded: clock.as_slice(),
         variables: &environment,
         namespaces: location.directory.as_ref().map(|own| &*own.path),
+        listeners,
     };
     let mut command = args.command.clone();
     if args.shell {

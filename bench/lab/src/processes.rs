@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use irnic_ports::lab::Listeners;
 use irnic_report::output;
 
 use crate::file::{HostCommand, Start};
@@ -35,6 +36,8 @@ pub struct Surroundings<'a> {
     pub variables: &'a [(&'a str, String)],
     /// The lab's directory, if hosts have namespaces.
     pub namespaces: Option<&'a Path>,
+    /// Processes that listen for connections of rdma_cm.
+    pub listeners: Listeners,
 }
 
 impl Surroundings<'_> {
@@ -78,8 +81,8 @@ struct Running {
 pub struct Ended {
     /// The host and the command, or only the command.
     pub name: String,
-    /// Its process id, which is also the group of it and of what it has started.
-    pub pid: u32,
+    /// Its process id, which is also the group of it and of what it has started; `None` if it was never started.
+    pub pid: Option<u32>,
     /// Its exit status; `None` for a service that the lab terminated.
     pub status: Option<ExitStatus>,
     /// How long it ran.
@@ -105,7 +108,7 @@ pub fn run(
 ) -> Result<Vec<Ended>, run::RunError> {
     let began = Instant::now();
     let mut waiting: Vec<&HostCommand> = hosts.iter().collect();
-    let mut reported = false;
+    let mut reported = Vec::new();
     let mut started = Started { keeper, running: Vec::new(), terminal: None };
     if let [program, rest @ ..] = command {
         let mut command = surroundings.command(program, None)?;
@@ -114,7 +117,7 @@ pub fn run(
         started.terminal = Terminal::give(group);
     }
     loop {
-        let ready = started.ready(&waiting);
+        let ready = started.ready(&waiting, &surroundings.listeners);
         let due = |host: &&HostCommand| match host.start {
             Start::After(delay) => began.elapsed() >= Duration::from_nanos(delay),
             Start::Listening(of) => ready.contains(&of),
@@ -122,8 +125,7 @@ pub fn run(
         for host in waiting.extract_if(.., |host| due(host)) {
             let mut shell = surroundings.command(OsStr::new("sh"), Some(host.host))?;
             shell.args(["-c", &host.command]);
-            let name = format!("host {}: {}", host.host, host.command);
-            started.start(shell, OsStr::new("sh"), name, Some(host.host), host.service)?;
+            started.start(shell, OsStr::new("sh"), name(host), Some(host.host), host.service)?;
         }
         let running = &mut started.running;
         for one in running.iter_mut().filter(|one| one.ended.is_none()) {
@@ -134,24 +136,31 @@ pub fn run(
         if !busy || interrupted.load(Ordering::Relaxed) {
             break;
         }
-        let unready = waiting.iter().find_map(|host| match host.start {
-            Start::Listening(of) => Some((host.host, of)),
-            Start::After(_) => None,
-        });
-        if let Some((host, of)) = unready.filter(|_| !reported && began.elapsed() > PATIENCE) {
-            eprintln!("irnic lab: host {host} waits until the commands of host {of} listen");
-            reported = true;
+        // Those whose turn it is: what they wait for has started.
+        let unready = waiting.iter().filter_map(|host| Some((host.host, host.awaited()?)));
+        let unready: Vec<_> = unready.filter(|(_, of)| waiting.iter().all(|other| other.host != *of)).collect();
+        for (host, of) in unready.iter().filter(|_| began.elapsed() > PATIENCE) {
+            if !reported.contains(&(*host, *of)) {
+                eprintln!("irnic lab: host {host} waits until the commands of host {of} listen, or end");
+                reported.push((*host, *of));
+            }
         }
-        std::thread::sleep(if unready.is_some() { LISTENING_INTERVAL } else { POLL_INTERVAL });
+        std::thread::sleep(if unready.is_empty() { POLL_INTERVAL } else { LISTENING_INTERVAL });
     }
     started.end_all();
-    let ended = |one: Running| Ended {
-        pid: one.child.id(),
+    let ended = started.running.drain(..).map(|one| Ended {
+        pid: Some(one.child.id()),
         name: one.name,
         status: one.ended.map(|(status, _)| status),
         took: one.ended.map_or_else(|| one.began.elapsed(), |(_, took)| took),
-    };
-    Ok(started.running.drain(..).map(ended).collect())
+    });
+    let not_started =
+        waiting.iter().map(|host| Ended { pid: None, name: name(host), status: None, took: Duration::ZERO });
+    Ok(ended.chain(not_started).collect())
+}
+
+fn name(host: &HostCommand) -> String {
+    format!("host {}: {}", host.host, host.command)
 }
 
 /// The started commands, which are terminated on drop.
@@ -163,20 +172,16 @@ struct Started {
 
 impl Started {
     /// Returns the hosts for which commands wait and whose own commands all listen, or have ended.
-    fn ready(&self, waiting: &[&HostCommand]) -> Vec<u32> {
-        let awaited = waiting.iter().filter_map(|host| match host.start {
-            Start::Listening(of) => Some(of),
-            Start::After(_) => None,
-        });
+    fn ready(&self, waiting: &[&HostCommand], listeners: &Listeners) -> Vec<u32> {
         let listens = |one: &Running| {
             let processes = || std::iter::once(one.child.id()).chain(listening::descendants(one.child.id()));
-            one.ended.is_some() || processes().any(listening::listens)
+            one.ended.is_some() || processes().any(|process| listeners.contains(process) || listening::listens(process))
         };
         let ready = |of: &u32| {
             !waiting.iter().any(|other| other.host == *of)
                 && self.running.iter().filter(|one| one.host == Some(*of)).all(listens)
         };
-        awaited.filter(ready).collect()
+        waiting.iter().filter_map(|host| host.awaited()).filter(ready).collect()
     }
 
     /// Starts a command. Returns its process group.
@@ -211,7 +216,9 @@ impl Started {
         }
         for one in &mut self.running {
             signal(one.child.id(), libc::SIGKILL);
-            let _: io::Result<ExitStatus> = one.child.wait();
+            // That of a service is none of its own.
+            let status = one.child.wait().ok().filter(|_| !one.service);
+            one.ended = one.ended.or(status.map(|status| (status, one.began.elapsed())));
         }
         self.terminal = None;
     }

@@ -219,12 +219,12 @@ impl Report<'_> {
 
     /// Returns the command that started a process, or is the process.
     pub fn command_of(&self, process: &ProcessStats) -> Option<&Ended> {
-        self.ended.iter().find(|ended| ended.pid == process.group)
+        self.ended.iter().find(|ended| ended.pid == Some(process.group))
     }
 
     /// Returns the exit status of a process, if it is a command's.
     pub fn status_of(&self, process: &ProcessStats) -> Option<u8> {
-        self.command_of(process).filter(|ended| ended.pid == process.pid).map(Ended::code)
+        self.command_of(process).filter(|ended| ended.pid == Some(process.pid)).map(Ended::code)
     }
 
     /// The commands as test cases.
@@ -233,6 +233,7 @@ impl Report<'_> {
             // The same command may run on several hosts.
             name: format!("{}: {}", index + 1, ended.name),
             verdict: match ended.code() {
+                0 if ended.pid.is_none() => junit::Verdict::Skipped("not started".into()),
                 0 => junit::Verdict::Passed,
                 code => junit::Verdict::Failed(format!("exit status {code}")),
             },
@@ -289,7 +290,8 @@ impl Report<'_> {
             "processes": self.processes.iter().map(|process| self.process(process)).collect::<Vec<_>>(),
             "comparison": self.comparison.map(Comparison::json),
             "commands": self.ended.iter()
-                .map(|ended| json!({ "name": ended.name, "status": ended.code() })).collect::<Vec<_>>(),
+                .map(|ended| json!({ "name": ended.name, "status": ended.pid.map(|_| ended.code()) }))
+                .collect::<Vec<_>>(),
             "faults": self.faults.iter().map(fault).collect::<Vec<_>>(),
         });
         let guest = |guest: &GuestCounters| {

@@ -1,7 +1,7 @@
 //! `irnic lab --shell`: a prompt for commands on hosts and for faults, like Mininet's.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{BufRead, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -32,7 +32,9 @@ pcap s0-h1 on         records packets of a port into s0-h1.pcapng; pcap FILE [PO
 drop, corrupt, duplicate, delay, pause, resume, kill, rules, clear, stats, time
                       faults and queries, as for irnic ctl
 sh COMMAND            runs a command outside the hosts
-exit                  ends the lab; so does the end of the input";
+exit                  ends the lab; so does the end of the input
+
+Commands that fail do not change the exit status.";
 
 /// Returns the arguments of the process.
 pub fn arguments(hosts: u32, addressing: Addressing) -> [OsString; 3] {
@@ -77,38 +79,52 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         eprintln!("irnic: {e}");
     }
     let mut shell = Shell { hosts, first, background: Vec::new() };
-    match shell.read() {
+    let read = if std::io::stdin().is_terminal() { shell.converse() } else { shell.read() };
+    irnic_report::output::finish(match read {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("irnic: {e}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 impl Shell {
-    /// Carries out lines until the input ends.
-    fn read(&mut self) -> rustyline::Result<()> {
+    /// Carries out the lines that a user types, until the input ends.
+    fn converse(&mut self) -> rustyline::Result<()> {
         let config = Config::builder().auto_add_history(true).build();
         let mut editor: Editor<(), MemHistory> = Editor::with_history(config, MemHistory::new())?;
-        let prompt = if std::io::stdin().is_terminal() { "irnic> " } else { "" };
-        if !prompt.is_empty() {
-            println!("{} hosts, h0 to h{}; help lists the commands.", self.hosts, self.hosts.saturating_sub(1));
-        }
+        println!("{} hosts, h0 to h{}; help lists the commands.", self.hosts, self.hosts.saturating_sub(1));
         loop {
             self.report_ended();
-            let line = match editor.readline(prompt) {
-                Ok(line) => line,
-                Err(ReadlineError::Interrupted) => continue,
-                Err(ReadlineError::Eof) => return Ok(()),
+            match editor.readline("irnic> ") {
+                Ok(line) if self.obey(&line) => {}
+                Err(ReadlineError::Interrupted) => {}
+                Ok(_) | Err(ReadlineError::Eof) => return Ok(()),
                 Err(e) => return Err(e),
-            };
-            match parse(&line, self.hosts) {
-                Ok(Line::Exit) => return Ok(()),
-                Ok(line) => self.carry_out(line),
-                Err(why) => eprintln!("irnic: {why}"),
             }
         }
+    }
+
+    /// Carries out the lines of a file or a pipe, of whatever bytes.
+    fn read(&mut self) -> rustyline::Result<()> {
+        for line in std::io::stdin().lock().split(b'\n') {
+            self.report_ended();
+            if !self.obey(&String::from_utf8_lossy(&line?)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out a line. Returns whether to go on.
+    fn obey(&mut self, line: &str) -> bool {
+        match parse(line, self.hosts) {
+            Ok(Line::Exit) => return false,
+            Ok(line) => self.carry_out(line),
+            Err(why) => eprintln!("irnic: {why}"),
+        }
+        true
     }
 
     fn carry_out(&mut self, line: Line) {

@@ -18,8 +18,13 @@ pub fn listen(place: &str) -> io::Result<UnixListener> {
         return UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?);
     }
     let listener = UnixListener::bind(place)?;
-    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    match std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o600)) {
+        Ok(()) => Ok(listener),
+        Err(e) => {
+            let _ = std::fs::remove_file(place);
+            Err(e)
+        }
+    }
 }
 
 /// Connects to a process of this user.

@@ -1,6 +1,7 @@
 //! `irnic lab` as a user runs it: unmodified applications on an emulated network. Times of the network are not those of
 //! this machine, so that nothing here depends on how fast that is.
 
+use std::io::BufRead;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -274,24 +275,65 @@ fn a_command_can_wait_for_a_server_that_listens() {
     let Some(()) = needs(&["ib_write_bw"]) else { return };
     let folder = Folder::new();
     let perftest = format!("ib_write_bw -d irnic0 -n 100 -p {}", free_port());
+    let by_rdma_cm = format!("ib_write_bw -R -d irnic0 -n 100 -p {}", free_port());
     let file = format!(
         "topology = 'star:hosts=3,rate=10G,delay=2us'\n\
          [[host]]\nhost = 0\nservice = true\ncommand = 'sleep 3; exec {perftest} > server.txt'\n\
          [[host]]\nhost = 1\nafter = 'h0'\ncommand = '{perftest} 127.77.0.1 > client.txt'\n\
-         [[host]]\nhost = 2\nafter = 'h2'\ncommand = 'true'\n",
+         [[host]]\nhost = 2\nafter = 'h2'\nservice = true\ncommand = 'exec {by_rdma_cm} > /dev/null'\n\
+         [[host]]\nhost = 1\nafter = 'h2'\ncommand = '{by_rdma_cm} 127.77.0.3 > by-rdma-cm.txt'\n",
     );
     let run = |file: &str| {
         folder.write("waits.toml", file);
         irnic(&folder).args(["lab", "waits.toml"]).output().unwrap()
     };
     let refused = text(&run(&file).stderr);
-    assert!(refused.contains("host 2 would never start"), "{refused}");
-    let output = run(&file.replace("'h2'", "'h1'"));
+    assert!(refused.contains("waits.toml:10: after = \"h2\": one of its commands waits for this one"), "{refused}");
+    let output = run(&file.replacen("'h2'", "'h0'", 1));
     let error = text(&output.stderr);
     assert!(output.status.success(), "{error}");
-    assert!(error.contains("irnic lab: host 1 waits until the commands of host 0 listen"), "{error}");
-    let client = std::fs::read_to_string(folder.path().join("client.txt")).unwrap();
-    assert!(client.contains("65536"), "{client}");
+    assert!(error.contains("irnic lab: host 1 waits until the commands of host 0 listen, or end"), "{error}");
+    for name in ["client.txt", "by-rdma-cm.txt"] {
+        let client = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(client.contains("65536"), "{name}: {client}");
+    }
+}
+
+#[test]
+fn what_an_interrupt_keeps_from_starting_has_not_passed() {
+    let folder = Folder::new();
+    folder.write(
+        "waits.toml",
+        "topology = 'star:hosts=2'\n[[host]]\nhost = 0\ncommand = 'exec sleep 1000'\n\
+         [[host]]\nhost = 1\nafter = 'h0'\ncommand = 'true'\n",
+    );
+    let mut lab = irnic(&folder);
+    lab.args(["lab", "waits.toml", "--junit", "junit.xml", "--json", "lab.json"]).stderr(Stdio::piped());
+    let mut lab = lab.spawn().unwrap();
+    let said = std::io::BufReader::new(lab.stderr.take().unwrap());
+    let said = said.lines().map(Result::unwrap).inspect(|line| {
+        if line.contains("irnic lab: host 1 waits until the commands of host 0 listen") {
+            // SAFETY: no memory is passed; the process has not been waited for.
+            unsafe { libc::kill(lab.id() as libc::pid_t, libc::SIGINT) };
+        }
+    });
+    let said: Vec<String> = said.collect();
+    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said:?}");
+    let junit = std::fs::read_to_string(folder.path().join("junit.xml")).unwrap();
+    assert!(junit.contains("failures=\"1\"") && junit.contains("<skipped"), "{junit}");
+    let json: Value = serde_json::from_slice(&std::fs::read(folder.path().join("lab.json")).unwrap()).unwrap();
+    let statuses: Vec<_> = json["commands"].as_array().unwrap().iter().map(|one| one["status"].as_u64()).collect();
+    assert_eq!(statuses, [Some(143), None]);
+}
+
+#[test]
+fn a_control_socket_replaces_no_file_and_removes_none() {
+    let folder = Folder::new();
+    folder.write("precious", "precious");
+    let output = irnic(&folder).args(["lab", "--quiet", "--control", "precious", "--", "true"]).output().unwrap();
+    let error = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && error.contains("precious: Address already in use"), "{error}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("precious")).unwrap(), "precious");
 }
 
 #[test]
@@ -304,6 +346,10 @@ fn the_exit_status_is_the_commands() {
     );
     let output = irnic(&folder).args(["lab", "--", "/nonexistent/program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
+    // Also if the summary is lost.
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = irnic(&folder).args(["lab", "--", "sh", "-c", "exit 7"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(7));
 }
 
 #[test]
@@ -325,6 +371,9 @@ fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
         (vec!["hots.toml"], "hots.toml:1: unknown key \"hots\"; known are topology, "),
         (vec!["hots.toml"], ", clock, netns, tcp, [[host]]; did you mean \"host\"?"),
         (vec!["--max-lag", "x"], "a time such as"),
+        (vec!["--sample", "0"], "expected a time of at least 1 ns"),
+        (vec!["--topology", "star:hosts=2", "--guest", "2=tap:x"], "there is no host 2 for a guest; expected 0 to 1"),
+        (vec!["--json", "a", "--csv", "./a"], "./a: it has the content of another file already"),
         (vec!["--mtu", "8192"], "256 to 4096"),
         (vec!["host.toml"], "there is no host 2; expected 0 to 1"),
         (vec!["key.toml"], "key.toml:3: unknown key \"comand\" of a host; known are host, command, "),
@@ -332,7 +381,7 @@ fn what_makes_no_sense_is_told_in_one_line_before_anything_starts() {
         (vec!["none.toml"], "none.toml:1: a host has a command"),
         (vec!["clock.toml"], "clock.toml:1: clock = \"slow\": expected elastic"),
         (vec!["when.toml"], "when.toml:4: after = \"soon\": expected a time"),
-        (vec!["never.toml"], "host 0 would never start: no command of host 1 comes before it"),
+        (vec!["never.toml"], "never.toml:1: after = \"h1\": host 1 has no command"),
         (vec!["missing.toml"], "missing.toml: No such file"),
     ] {
         let output = irnic(&folder).arg("lab").args(&arguments).args(touch).output().unwrap();

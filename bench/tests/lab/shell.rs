@@ -8,12 +8,12 @@ use crate::support::{Folder, irnic, needs, skipped, text};
 use serde_json::Value;
 
 /// A lab with a prompt, which is given these lines.
-fn shell(folder: &Folder, options: &[&str], lines: &str) -> (Output, Value) {
+fn shell(folder: &Folder, options: &[&str], lines: impl AsRef<[u8]>) -> (Output, Value) {
     let mut command = irnic(folder);
     command.args(["lab", "--shell", "--json", "lab.json"]).args(options);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut lab = command.spawn().expect("irnic starts");
-    lab.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("written");
+    lab.stdin.take().expect("a pipe").write_all(lines.as_ref()).expect("written");
     let output = lab.wait_with_output().expect("it ends");
     let json = std::fs::read(folder.path().join("lab.json")).unwrap_or_default();
     let json = serde_json::from_slice(&json).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
@@ -65,6 +65,16 @@ fn a_prompt_runs_commands_on_hosts_and_has_the_lab_do_things() {
     assert!(json["frames"].as_u64().is_some_and(|frames| frames >= 40), "{json}");
     let capture = std::fs::metadata(folder.path().join("some.pcapng")).expect("a capture");
     assert!(capture.len() > 1_000 && !folder.path().join("other.pcapng").exists(), "{}", capture.len());
+}
+
+#[test]
+fn lines_of_any_bytes_end_neither_the_lab_nor_the_prompt() {
+    let folder = Folder::new();
+    let (output, _) =
+        shell(&folder, &["--topology", "star:hosts=2"], b"\xff\xfe x\n\0\nh0 echo goes on\nh0 echo unfini'shed");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.contains("goes on\n"), "{out}{err}");
+    assert!(err.contains("exit status 2\n"), "{out}{err}");
 }
 
 /// Sends 2 MB from host 0 to host 1 by TCP, which are compared there.

@@ -42,6 +42,7 @@ mod spec;
 mod tests;
 mod tun;
 
+pub use claims::Listeners;
 pub use clock::{LabClock, Line};
 pub use guest::GuestCounters;
 pub use jumps::{Standing, Unasked};

@@ -16,7 +16,7 @@ use irnic_transports::telemetry::Int;
 use irnic_transports::wire::mad::GSI_QPN;
 use irnic_transports::{Path, Time};
 
-use super::claims::Claims;
+use super::claims::{Claims, Listeners};
 use super::clock::{BrakePage, Line, Page};
 use super::guest::{Guest, GuestCounters};
 use super::held::Held;
@@ -323,6 +323,11 @@ impl LabServer {
             left: Lateness::default(),
             departed: VecDeque::new(),
         })
+    }
+
+    /// Returns the processes that listen for connections of the communication manager, from now on.
+    pub fn listeners(&self) -> Listeners {
+        self.claims.listeners()
     }
 
     // Time.

@@ -62,13 +62,13 @@ impl LabServer {
     /// Claims a service for the process of a host that has a slot, for the lifetime of a connection.
     fn claim(&mut self, token: u64, socket: OwnedFd, service: (u32, u64), slot: u16) {
         let has = |member: &&Member| (member.host, member.slot()) == (service.0, slot);
-        let Some(slot) = self.members.iter().flatten().find(has).map(|member| member.slot) else {
+        let Some(owner) = self.members.iter().flatten().find(has).map(|member| (member.slot, member.process)) else {
             let _ =
                 sys::send(socket.as_fd(), format!("host {} has no process in slot {slot}", service.0).as_bytes(), &[]);
             return;
         };
         if self.epoll.add(socket.as_fd(), libc::EPOLLIN, token).is_ok()
-            && let Some(refused) = self.claims.add(token, socket, service, slot)
+            && let Some(refused) = self.claims.add(token, socket, service, owner)
         {
             self.epoll.remove(refused.as_fd());
         }
