@@ -163,11 +163,20 @@ fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::flock(file.as_raw_fd(), how) })
 }
 
+/// Whether this is the name that a lab gives its directory: the prefix, its process id, and when it began, ns since
+/// 1970. A user's directory may begin with the prefix, too.
+fn names_a_lab(name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    name.strip_prefix(PREFIX)
+        .and_then(|rest| rest.split_once('-'))
+        .is_some_and(|(pid, at)| number(pid) && number(at) && at.len() >= 19)
+}
+
 /// Removes the user's lab directories in `parent` whose lab has no process left because all were killed.
 pub fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
-        let labs = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let labs = entry.file_name().to_str().is_some_and(names_a_lab);
         // Symbolic links are not followed: they may be another user's.
         let own = fs::symlink_metadata(&path).is_ok_and(|found| {
             // SAFETY: has no precondition.
@@ -409,5 +418,30 @@ impl Entrance {
         self.namespaces.iter().try_for_each(|(namespace, kind)| set(namespace, *kind))?;
         // SAFETY: a C string. Entering a mount namespace had moved this process to its root.
         check(unsafe { libc::chdir(self.here.as_ptr()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn only_directories_that_labs_have_left_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3_600);
+        let make = |name: &str| {
+            let path = parent.path().join(format!("{PREFIX}{name}"));
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("file"), "").unwrap();
+            File::open(&path).unwrap().set_modified(hour_ago).unwrap();
+            path
+        };
+        let [left, results, dated, used] =
+            ["12-1764597600000000000", "results", "2026-12", "7-1764597600000000001"].map(make);
+        let _lock = InUse::new(&used).unwrap();
+        sweep(parent.path());
+        assert_eq!([&left, &results, &dated, &used].map(|path| path.exists()), [false, true, true, true]);
     }
 }
