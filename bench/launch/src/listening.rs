@@ -3,24 +3,33 @@
 use std::collections::HashSet;
 use std::fs;
 
+/// Returns the ids of all processes but this one and those that have ended, and of their parents.
+fn processes() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let all = entries.filter_map(|entry| {
+        let process = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        // pid (name) state ppid …
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        (state != "Z").then_some((process, fields.next()?.parse().ok()?))
+    });
+    all.filter(|(process, _)| *process != std::process::id()).collect()
+}
+
+/// Returns the ids of a process's children, without the calling process and those that have ended.
+pub fn children(of: u32) -> Vec<u32> {
+    processes().into_iter().filter(|(_, parent)| *parent == of).map(|(process, _)| process).collect()
+}
+
 /// Returns the ids of a process's descendants, without the calling process and those that have ended.
 pub fn descendants(of: u32) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").expect("/proc");
-    let all: Vec<(u32, u32)> = processes
-        .filter_map(|entry| {
-            let process = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            // pid (name) state ppid …
-            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-            let state = fields.next()?;
-            (state != "Z").then_some((process, fields.next()?.parse().ok()?))
-        })
-        .collect();
+    let all = processes();
     let mut found = vec![of];
     let mut at = 0;
     while let Some(parent) = found.get(at).copied() {
         at += 1;
-        found.extend(all.iter().filter(|(process, of)| *of == parent && *process != std::process::id()).map(|of| of.0));
+        found.extend(all.iter().filter(|(_, of)| *of == parent).map(|(process, _)| *process));
     }
     found.split_off(1)
 }

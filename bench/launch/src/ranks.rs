@@ -1,5 +1,6 @@
 //! `irnic launch`: the ranks of a parallel job on one machine, each with a NIC of its own, started as torchrun does.
 
+use std::io;
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use irnic_verbs::config::Origin;
 
+use crate::listening::{children, descendants};
 use crate::run::{RunArgs, RunError, command};
 
 /// Interval of checks for the end of ranks.
@@ -54,7 +56,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     per_host: u32,
     /// Port at which rank 0 may listen [default: MASTER_PORT, else a free one]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     master_port: Option<u16>,
     #[command(flatten)]
     run: RunArgs,
@@ -113,14 +115,14 @@ impl LaunchArgs {
         let given = std::env::var("MASTER_PORT").ok().and_then(|port| port.parse().ok());
         let port = self.master_port.or(given).map_or_else(free_port, Ok)?;
         let interrupted = irnic_report::interrupt::flag().map_err(|e| RunError::Failed(e.to_string()))?;
-        let mut ranks = Ranks(Vec::new());
+        let mut ranks = Ranks::new().map_err(|e| RunError::Failed(format!("prctl: {e}")))?;
         for rank in 0..self.ranks {
             let mut command = self.rank(rank, port)?;
             let child = command.spawn();
             let child = child.map_err(|error| RunError::Exec { command: command.get_program().to_owned(), error })?;
-            ranks.0.push((rank, child));
+            ranks.running.push((rank, child));
         }
-        while !ranks.0.is_empty() {
+        while !ranks.running.is_empty() {
             if interrupted.load(Ordering::Relaxed) {
                 return Ok(130);
             }
@@ -133,18 +135,50 @@ impl LaunchArgs {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
+        ranks.succeeded = true;
         Ok(0)
     }
 }
 
-/// Ranks that run; terminated on drop.
-struct Ranks(Vec<(u32, Child)>);
+/// Ranks that run. On drop they are terminated, with all that they and those that have ended have started, unless all
+/// succeeded.
+struct Ranks {
+    running: Vec<(u32, Child)>,
+    succeeded: bool,
+    /// Processes that were there before.
+    others: Vec<u32>,
+}
 
 impl Ranks {
+    /// No ranks yet. From now on this process is the parent of what they leave behind.
+    fn new() -> io::Result<Ranks> {
+        // SAFETY: a system call without memory.
+        match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } {
+            0 => Ok(Ranks { running: Vec::new(), succeeded: false, others: descendants(std::process::id()) }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Returns the processes of these that the ranks are, or have started.
+    fn of_ranks(&self, mut processes: Vec<u32>) -> Vec<u32> {
+        processes.retain(|process| !self.others.contains(process));
+        processes
+    }
+
+    /// Waits a moment, unless nothing is left or the time is over. Returns whether it did.
+    fn wait(&mut self, until: Instant) -> bool {
+        let goes_on = Instant::now() < until && !self.of_ranks(descendants(std::process::id())).is_empty();
+        if goes_on {
+            std::thread::sleep(POLL_INTERVAL);
+            self.ended();
+        }
+        goes_on
+    }
+
     /// Returns those that have ended since the last call.
     fn ended(&mut self) -> Vec<(u32, ExitStatus)> {
         let mut ended = Vec::new();
-        self.0.retain_mut(|(rank, child)| match child.try_wait() {
+        self.running.retain_mut(|(rank, child)| match child.try_wait() {
             Ok(Some(status)) => {
                 ended.push((*rank, status));
                 false
@@ -157,19 +191,38 @@ impl Ranks {
 
 impl Drop for Ranks {
     fn drop(&mut self) {
-        for (_, child) in &self.0 {
-            // SAFETY: a child that was not waited for; no memory is passed.
-            unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+        if self.succeeded {
+            return;
         }
+        // The ranks, and then what they leave behind, which is this process's child.
+        let (mut terminated, until) = (Vec::new(), Instant::now() + GRACE);
+        loop {
+            for child in self.of_ranks(children(std::process::id())) {
+                if !terminated.contains(&child) {
+                    signal(child, libc::SIGTERM);
+                    terminated.push(child);
+                }
+            }
+            if !self.wait(until) {
+                break;
+            }
+        }
+        // Some may start others meanwhile.
         let until = Instant::now() + GRACE;
-        while !self.0.is_empty() && Instant::now() < until {
-            std::thread::sleep(POLL_INTERVAL);
-            self.ended();
-        }
-        for (_, child) in &mut self.0 {
-            let _ = child.kill().and_then(|()| child.wait());
+        loop {
+            self.of_ranks(descendants(std::process::id()))
+                .into_iter()
+                .for_each(|process| signal(process, libc::SIGKILL));
+            if !self.wait(until) {
+                break;
+            }
         }
     }
+}
+
+fn signal(process: u32, signal: i32) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::kill(process as libc::pid_t, signal) };
 }
 
 /// Runs `irnic launch`.

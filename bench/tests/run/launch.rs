@@ -43,6 +43,17 @@ fn a_rank_that_fails_ends_the_others() {
     assert!(status == Some(2) && err.contains("0 is not in 1..=1000"), "{err}");
 }
 
+/// What a rank has started ends with the job, also if that rank is gone: otherwise what reads the output waits for it.
+#[test]
+fn a_rank_that_fails_leaves_nothing_behind() {
+    let script = "sleep 1000 & (sleep 1000 & touch there$RANK; wait) & \
+                  until [ -e there0 -a -e there1 ]; do sleep 0.01; done; [ $RANK = 0 ] || exit 5; sleep 1000";
+    let (_, status, err) = launch(&["-n", "2"], script);
+    assert_eq!(status, Some(5), "{err}");
+    let (_, status, err) = launch(&["-n", "2", "--master-port", "0"], "true");
+    assert_eq!(status, Some(2), "{err}");
+}
+
 #[test]
 fn ranks_talk_by_rdma_also_in_a_lab() {
     if needs(&["ib_write_bw"]).is_none() {
