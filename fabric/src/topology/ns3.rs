@@ -42,6 +42,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Topology, Error> {
     if switches > nodes {
         return Err(line.wrong(format!("at most {nodes} switches, all nodes being as many"), line.columns[1]));
     }
+    if switches == nodes {
+        return Err(line.wrong("fewer switches than nodes: the others are hosts", line.columns[1]));
+    }
     let hosts = nodes - switches;
 
     let mut is_switch = vec![false; nodes as usize];
@@ -159,6 +162,7 @@ mod tests {
             ("3 1\n", "t.txt:1: expected the numbers of nodes, switches and links, found `3 1`"),
             ("100001 1 1\n", "t.txt:1: expected at most 100,000 nodes, found `100001`"),
             ("3 x 1\n", "t.txt:1: expected a number of switches, found `x`"),
+            ("3 3 1\n", "t.txt:1: expected fewer switches than nodes: the others are hosts, found `3`"),
             ("3 4 1\n", "t.txt:1: expected at most 3 switches, all nodes being as many, found `4`"),
             ("3 1 1\n", "t.txt:2: expected the ids of the switches, found the end of the file"),
             ("3 1 1\n3\n", "t.txt:2: expected the id of a switch, below 3, found `3`"),
