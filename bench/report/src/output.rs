@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use irnic_ports::output::{CAPTURE, Output};
 use signal_hook::consts::SIGPIPE;
@@ -178,6 +178,24 @@ pub fn watch() {
 /// Files that are to be written, as absolute paths.
 static OUTPUTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+/// Files that are read, as absolute paths.
+static INPUTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Notes a file that is read, which no output of this process may replace. Errors name it: it is an output already.
+pub fn input(path: &Path) -> Result<(), String> {
+    // What does not exist is reported where it is read.
+    let Ok(whole) = fs::canonicalize(path) else { return Ok(()) };
+    if locked(&OUTPUTS).contains(&whole) {
+        return Err(format!("{}: it would be read and written", path.display()));
+    }
+    locked(&INPUTS).push(whole);
+    Ok(())
+}
+
+fn locked(files: &Mutex<Vec<PathBuf>>) -> MutexGuard<'_, Vec<PathBuf>> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// An output file that no other output of this process may be, until this is dropped.
 #[derive(Debug)]
 struct Sole(PathBuf);
@@ -192,7 +210,10 @@ impl Sole {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok::<_, io::Error>(fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default()))
         })?;
-        let mut outputs = OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if locked(&INPUTS).contains(&path) {
+            return Err(io::Error::other("it would be read and written"));
+        }
+        let mut outputs = locked(&OUTPUTS);
         if outputs.contains(&path) {
             return Err(io::Error::other("it has the content of another file already"));
         }
@@ -203,7 +224,7 @@ impl Sole {
 
 impl Drop for Sole {
     fn drop(&mut self) {
-        OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
+        locked(&OUTPUTS).retain(|path| *path != self.0);
     }
 }
 
@@ -411,6 +432,20 @@ mod tests {
         assert!(OutFile::open(&path).is_err());
         drop(through);
         OutFile::open(&path).expect("a file");
+    }
+
+    #[test]
+    fn what_is_read_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [read, written] = ["in.toml", "out.json"].map(|name| folder.path().join(name));
+        fs::write(&read, "precious").unwrap();
+        fs::write(&written, "old").unwrap();
+        input(&read).expect("nothing is written there");
+        let refused = OutFile::open(&read).unwrap_err();
+        assert!(refused.ends_with("in.toml: it would be read and written"), "{refused}");
+        let output = OutFile::open(&written).expect("a file");
+        assert!(input(&written).unwrap_err().ends_with("out.json: it would be read and written"));
+        drop(output);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use irnic_report::CommandError;
+use irnic_report::output::input;
 
 /// Contents of an experiment file.
 #[derive(Debug, Default)]
@@ -36,8 +37,13 @@ pub fn read_with(
     others: &'static [&'static str],
     other: Other<'_>,
 ) -> Result<ExperimentFile, CommandError> {
-    let text = std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))?;
-    parse_with(path, &text, others, other)
+    parse_with(path, &text(path)?, others, other)
+}
+
+/// Returns the text of a file, which no output may replace from now on.
+pub fn text(path: &Path) -> Result<String, CommandError> {
+    input(path).map_err(CommandError::Usage)?;
+    std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))
 }
 
 /// A file being read.

@@ -62,7 +62,7 @@ fn experiment(args: &SimArgs) -> Result<(file::ExperimentFile, Option<String>), 
     // Results are merged by the original experiment.
     let text = match args.sweep.merging.as_ref().and_then(|merging| merging.experiment.clone()) {
         Some(text) => text,
-        None => std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))?,
+        None => file::text(path)?,
     };
     Ok((file::parse(path, &text)?, Some(text)))
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use sha2::{Digest, Sha256};
 
-use irnic_report::output::{OutFile, check_folder};
+use irnic_report::output::{self, OutFile, check_folder};
 use irnic_report::{CommandError, version};
 
 use crate::command_line::Split;
@@ -147,6 +147,12 @@ impl Folder {
     /// Opens an existing folder.
     pub fn open(path: &Path) -> Folder {
         Folder(path.to_owned())
+    }
+
+    /// Has no output of this process replace the description of the sweep.
+    pub fn read_only(self) -> Result<Folder, CommandError> {
+        output::input(&self.0.join(SWEEP)).map_err(CommandError::Usage)?;
+        Ok(self)
     }
 
     /// Removes temporary files of killed processes.

@@ -17,7 +17,7 @@ const NAMED: usize = 10;
 
 /// Returns the description of a folder's sweep; `None` if it is not a folder of results.
 pub fn manifest(out: &Path) -> Result<Option<Manifest>, CommandError> {
-    Folder::open(out).manifest()
+    Folder::open(out).read_only()?.manifest()
 }
 
 /// Returns the results of all runs.

@@ -131,7 +131,7 @@ fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -
             return Ok(());
         }
         Ok(None) => {}
-        _ if resume => {}
+        Ok(Some(_)) if resume => {}
         Ok(Some(there)) => {
             return Err(CommandError::Usage(format!(
                 "--out: the folder has runs of another sweep, irnic {}{}; --resume goes on with this one there",
@@ -139,7 +139,8 @@ fn describe<S: Sweep>(sweep: &S, split: &Split, folder: &Folder, resume: bool) -
                 if there.arguments == ours.arguments { " with another experiment file" } else { "" }
             )));
         }
-        Err(e) => return Err(CommandError::Failed(format!("{e}; --resume writes it anew"))),
+        // Perhaps it is another program's.
+        Err(e) => return Err(CommandError::Failed(format!("{e}; expected that of a sweep of irnic, or none"))),
     }
     folder.describe(&ours)
 }

@@ -324,6 +324,26 @@ fn an_experiment_that_changes_meanwhile_ends_the_sweep() {
 }
 
 #[test]
+fn a_file_by_the_name_of_the_description_is_left_alone() {
+    let folder = grid();
+    let foreign = "{\"my\": \"sweep\"}";
+    fs::create_dir(folder.path().join("mine")).unwrap();
+    folder.write("mine/sweep.json", foreign);
+    for more in [&[][..], &["--resume"]] {
+        let output = run(&folder, &[&["sim", "--topology", "star:hosts=3,rate=10G", "--out", "mine"], more].concat());
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains("mine/sweep.json: damaged: "), "{said}");
+        assert_eq!(fs::read_to_string(folder.path().join("mine/sweep.json")).unwrap(), foreign);
+    }
+    // Nor is what describes the runs replaced by their results.
+    let before = fs::read_to_string(folder.path().join("grid.toml")).unwrap();
+    let output = run(&folder, &["sim", "--experiment", "grid.toml", "--json", "grid.toml"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("grid.toml: it would be read and written"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("grid.toml")).unwrap(), before);
+}
+
+#[test]
 fn damaged_results_are_told_and_made_again() {
     let folder = grid();
     let small = sim(&["--seeds", "2"]);
