@@ -17,9 +17,10 @@ use crate::pace::{Pace, clocks, pace};
 
 const AFTER_HELP: &str = "\
 Each process that opens a device is a host of the network. Its number is IRNIC_LAB_HOST=N in its
-environment, else its rank (PMI, Open MPI, Slurm), else that with the fewest processes. Host N has the address
-127.77.0.(N+1), which TCP can use as well. With --netns, hosts are network namespaces with the names
-h0, h1 … and addresses 10.77.0.(N+1); run commands there with irnic host N -- COMMAND or ssh hN.
+environment, else its rank (PMI, Open MPI, Slurm), else that of the host with the fewest processes.
+Host N has the address 127.77.0.(N+1), which TCP can use as well. With --netns, hosts are network
+namespaces with the names h0, h1 … and addresses 10.77.0.(N+1); run commands there with irnic host N
+-- COMMAND or ssh hN.
 
 The network runs in lab time, which stops while a process with work to do has no core: applications
 that read clocks see everything slower, and the summary reports by how much. Exit status: that of

@@ -17,7 +17,7 @@ use crate::pace::{Pace, pace};
 /// When a command starts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// So long after the beginning, ns of the machine's time.
+    /// After this delay from the beginning of the lab, ns of the machine's time.
     After(u64),
     /// Once all commands of a host listen or have ended.
     Listening(u32),
@@ -111,11 +111,10 @@ pub fn read(path: &Path) -> Result<LabFile, LabError> {
             }
             if let Some((at, of)) = never_started(&hosts) {
                 let why = match hosts.iter().any(|host| host.host == of) {
-                    true => "one of its commands waits for this one".to_owned(),
-                    false => format!("host {of} has no command"),
+                    true => "has a command that waits for this one",
+                    false => "has no command",
                 };
-                let why = format!("after = \"h{of}\": {why}");
-                return Err(reader.error(places[at], why));
+                return Err(reader.error(places[at], format!("after = \"h{of}\": host {of} {why}")));
             }
             Ok(true)
         }

@@ -1,5 +1,6 @@
 //! The processes of a lab: starting, waiting, and termination.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -19,7 +20,7 @@ use irnic_launch::{listening, run};
 
 /// Polling interval of commands.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The same while a command waits for others to listen, which takes longer to find out.
+/// Polling interval of commands while some wait for others to listen: reading the kernel's tables takes longer.
 const LISTENING_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which it is reported for what a command waits.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -108,7 +109,7 @@ pub fn run(
 ) -> Result<Vec<Ended>, run::RunError> {
     let began = Instant::now();
     let mut waiting: Vec<&HostCommand> = hosts.iter().collect();
-    let mut reported = Vec::new();
+    let mut reported = BTreeSet::new();
     let mut started = Started { keeper, running: Vec::new(), terminal: None };
     if let [program, rest @ ..] = command {
         let mut command = surroundings.command(program, None)?;
@@ -117,10 +118,12 @@ pub fn run(
         started.terminal = Terminal::give(group);
     }
     loop {
-        let ready = started.ready(&waiting, &surroundings.listeners);
+        let awaited = awaited(&waiting);
+        let listens = |host: &u32| started.listens(*host, &surroundings.listeners);
+        let listening: BTreeSet<u32> = awaited.iter().copied().filter(listens).collect();
         let due = |host: &&HostCommand| match host.start {
             Start::After(delay) => began.elapsed() >= Duration::from_nanos(delay),
-            Start::Listening(of) => ready.contains(&of),
+            Start::Listening(of) => listening.contains(&of),
         };
         for host in waiting.extract_if(.., |host| due(host)) {
             let mut shell = surroundings.command(OsStr::new("sh"), Some(host.host))?;
@@ -136,16 +139,12 @@ pub fn run(
         if !busy || interrupted.load(Ordering::Relaxed) {
             break;
         }
-        // Those whose turn it is: what they wait for has started.
-        let unready = waiting.iter().filter_map(|host| Some((host.host, host.awaited()?)));
-        let unready: Vec<_> = unready.filter(|(_, of)| waiting.iter().all(|other| other.host != *of)).collect();
-        for (host, of) in unready.iter().filter(|_| began.elapsed() > PATIENCE) {
-            if !reported.contains(&(*host, *of)) {
-                eprintln!("irnic lab: host {host} waits until the commands of host {of} listen, or end");
-                reported.push((*host, *of));
+        for host in awaited.difference(&listening) {
+            if began.elapsed() > PATIENCE && reported.insert(*host) {
+                eprintln!("irnic lab: waiting until the commands of host {host} listen, or end");
             }
         }
-        std::thread::sleep(if unready.is_empty() { POLL_INTERVAL } else { LISTENING_INTERVAL });
+        std::thread::sleep(if awaited.is_empty() { POLL_INTERVAL } else { LISTENING_INTERVAL });
     }
     started.end_all();
     let ended = started.running.drain(..).map(|one| Ended {
@@ -157,6 +156,12 @@ pub fn run(
     let not_started =
         waiting.iter().map(|host| Ended { pid: None, name: name(host), status: None, took: Duration::ZERO });
     Ok(ended.chain(not_started).collect())
+}
+
+/// Returns the hosts for which commands wait, of those all of whose commands have started.
+fn awaited(waiting: &[&HostCommand]) -> BTreeSet<u32> {
+    let awaited = waiting.iter().filter_map(|host| host.awaited());
+    awaited.filter(|of| waiting.iter().all(|host| host.host != *of)).collect()
 }
 
 fn name(host: &HostCommand) -> String {
@@ -171,17 +176,13 @@ struct Started {
 }
 
 impl Started {
-    /// Returns the hosts for which commands wait and whose own commands all listen, or have ended.
-    fn ready(&self, waiting: &[&HostCommand], listeners: &Listeners) -> Vec<u32> {
+    /// Returns whether all commands of a host listen, or have ended.
+    fn listens(&self, host: u32, listeners: &Listeners) -> bool {
         let listens = |one: &Running| {
             let processes = || std::iter::once(one.child.id()).chain(listening::descendants(one.child.id()));
             one.ended.is_some() || processes().any(|process| listeners.contains(process) || listening::listens(process))
         };
-        let ready = |of: &u32| {
-            !waiting.iter().any(|other| other.host == *of)
-                && self.running.iter().filter(|one| one.host == Some(*of)).all(listens)
-        };
-        waiting.iter().filter_map(|host| host.awaited()).filter(ready).collect()
+        self.running.iter().filter(|one| one.host == Some(host)).all(listens)
     }
 
     /// Starts a command. Returns its process group.

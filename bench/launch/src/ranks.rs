@@ -165,14 +165,22 @@ impl Ranks {
         processes
     }
 
-    /// Waits a moment, unless nothing is left or the time is over. Returns whether it did.
-    fn wait(&mut self, until: Instant) -> bool {
-        let goes_on = Instant::now() < until && !self.of_ranks(descendants(std::process::id())).is_empty();
-        if goes_on {
+    /// Returns all of them.
+    fn left(&self) -> Vec<u32> {
+        self.of_ranks(descendants(std::process::id()))
+    }
+
+    /// Takes turns until nothing is left, or [`GRACE`] is over.
+    fn until_gone(&mut self, mut turn: impl FnMut(&Ranks)) {
+        let until = Instant::now() + GRACE;
+        loop {
+            turn(self);
+            if self.left().is_empty() || Instant::now() >= until {
+                return;
+            }
             std::thread::sleep(POLL_INTERVAL);
             self.ended();
         }
-        goes_on
     }
 
     /// Returns those that have ended since the last call.
@@ -195,28 +203,17 @@ impl Drop for Ranks {
             return;
         }
         // The ranks, and then what they leave behind, which is this process's child.
-        let (mut terminated, until) = (Vec::new(), Instant::now() + GRACE);
-        loop {
-            for child in self.of_ranks(children(std::process::id())) {
+        let mut terminated = Vec::new();
+        self.until_gone(|ranks| {
+            for child in ranks.of_ranks(children(std::process::id())) {
                 if !terminated.contains(&child) {
                     signal(child, libc::SIGTERM);
                     terminated.push(child);
                 }
             }
-            if !self.wait(until) {
-                break;
-            }
-        }
-        // Some may start others meanwhile.
-        let until = Instant::now() + GRACE;
-        loop {
-            self.of_ranks(descendants(std::process::id()))
-                .into_iter()
-                .for_each(|process| signal(process, libc::SIGKILL));
-            if !self.wait(until) {
-                break;
-            }
-        }
+        });
+        // In turns: some may start others meanwhile.
+        self.until_gone(|ranks| ranks.left().into_iter().for_each(|process| signal(process, libc::SIGKILL)));
     }
 }
 

@@ -288,11 +288,14 @@ fn a_command_can_wait_for_a_server_that_listens() {
         irnic(&folder).args(["lab", "waits.toml"]).output().unwrap()
     };
     let refused = text(&run(&file).stderr);
-    assert!(refused.contains("waits.toml:10: after = \"h2\": one of its commands waits for this one"), "{refused}");
+    assert!(
+        refused.contains("waits.toml:10: after = \"h2\": host 2 has a command that waits for this one"),
+        "{refused}"
+    );
     let output = run(&file.replacen("'h2'", "'h0'", 1));
     let error = text(&output.stderr);
     assert!(output.status.success(), "{error}");
-    assert!(error.contains("irnic lab: host 1 waits until the commands of host 0 listen, or end"), "{error}");
+    assert!(error.contains("irnic lab: waiting until the commands of host 0 listen, or end"), "{error}");
     for name in ["client.txt", "by-rdma-cm.txt"] {
         let client = std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(client.contains("65536"), "{name}: {client}");
@@ -312,7 +315,7 @@ fn what_an_interrupt_keeps_from_starting_has_not_passed() {
     let mut lab = lab.spawn().unwrap();
     let said = std::io::BufReader::new(lab.stderr.take().unwrap());
     let said = said.lines().map(Result::unwrap).inspect(|line| {
-        if line.contains("irnic lab: host 1 waits until the commands of host 0 listen") {
+        if line.contains("irnic lab: waiting until the commands of host 0 listen") {
             // SAFETY: no memory is passed; the process has not been waited for.
             unsafe { libc::kill(lab.id() as libc::pid_t, libc::SIGINT) };
         }

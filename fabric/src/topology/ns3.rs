@@ -39,10 +39,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Topology, Error> {
     let nodes = line.below(0, MAX_NODES + 1, "at most 100,000 nodes")?;
     let switches: u32 = line.below(1, u32::MAX, "a number of switches")?;
     let links = line.below(2, MAX_LINKS + 1, "at most 10,000,000 links")?;
-    if switches > nodes {
-        return Err(line.wrong(format!("at most {nodes} switches, all nodes being as many"), line.columns[1]));
-    }
-    if switches == nodes {
+    if switches >= nodes {
         return Err(line.wrong("fewer switches than nodes: the others are hosts", line.columns[1]));
     }
     let hosts = nodes - switches;
@@ -163,7 +160,7 @@ mod tests {
             ("100001 1 1\n", "t.txt:1: expected at most 100,000 nodes, found `100001`"),
             ("3 x 1\n", "t.txt:1: expected a number of switches, found `x`"),
             ("3 3 1\n", "t.txt:1: expected fewer switches than nodes: the others are hosts, found `3`"),
-            ("3 4 1\n", "t.txt:1: expected at most 3 switches, all nodes being as many, found `4`"),
+            ("3 4 1\n", "t.txt:1: expected fewer switches than nodes: the others are hosts, found `4`"),
             ("3 1 1\n", "t.txt:2: expected the ids of the switches, found the end of the file"),
             ("3 1 1\n3\n", "t.txt:2: expected the id of a switch, below 3, found `3`"),
             ("3 2 1\n1 1\n", "t.txt:2: expected 2 different ids of switches, found `1`"),
