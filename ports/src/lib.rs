@@ -72,6 +72,7 @@ mod sync;
 mod timed;
 mod timed_nic_port;
 pub mod udp;
+mod watched;
 
 use std::io;
 use std::net::IpAddr;
@@ -91,6 +92,7 @@ pub use ring::Corrupt;
 pub use stamp::host_now;
 pub use timed::{Application, Timed, Turn};
 pub use timed_nic_port::{Moved, TimedNicPort};
+pub use watched::Watched;
 
 /// The largest frame that ports carry, in bytes: 4096 of payload, the rest for BTH, extended headers, padding and ICRC.
 pub const MAX_FRAME: usize = 4096 + 128;
@@ -352,6 +354,12 @@ pub trait Port {
         true
     }
 
+    /// Returns a word that shows as much as the next `looks` calls of [`Port::may_receive`], while no other function of
+    /// the port is called; `None` if there is no such word. Default: `None`.
+    fn watched(&mut self, _looks: u32) -> Option<Watched> {
+        None
+    }
+
     /// Returns whether [`Port::take_notices`] ever returns any. Called once, when a NIC is put on the port. Default:
     /// false.
     fn gives_notices(&self) -> bool {
@@ -482,6 +490,7 @@ impl<P: Port + ?Sized> Port for Box<P> {
         fn flush_full(&mut self, now: Time) -> io::Result<bool>;
         fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize>;
         fn may_receive(&mut self) -> bool;
+        fn watched(&mut self, looks: u32) -> Option<Watched>;
         fn gives_notices(&self) -> bool;
         fn take_notices(&mut self, now: Time, each: &mut dyn FnMut(Time, &RateNotice));
         fn next_deadline(&self) -> Time;

@@ -94,6 +94,8 @@ struct Sink<'a, P> {
     icrc: Icrc,
     held: &'a mut Option<Held>,
     now: Time,
+    /// The last packet of the fast path needed an ICRC.
+    last_icrc: bool,
 }
 
 impl<P: Port> Sink<'_, P> {
@@ -115,7 +117,7 @@ impl<P: Port> Sink<'_, P> {
         frame: &TxFrame<'_>,
         at: usize,
         payload: &Payload<'_>,
-        fill: &mut dyn FnMut(&Gather<'_>, &mut [u8]),
+        fill: impl Fn(&Gather<'_>, &mut [u8]),
     ) -> Option<bool> {
         if frame.len < IN_PLACE {
             return None;
@@ -127,7 +129,7 @@ impl<P: Port> Sink<'_, P> {
     /// Queues a packet of the fast path as [`Self::in_place`] does.
     #[inline(never)]
     fn fast_in_place(&mut self, packet: &FastPacket<'_>, frame: &TxFrame<'_>, wire: Option<&Path>) -> Option<bool> {
-        self.in_place(frame, packet.head.len(), &Payload::Gather(packet.payload), &mut |_, out| {
+        self.in_place(frame, packet.head.len(), &Payload::Gather(packet.payload), |_, out| {
             emit_fast_around(packet, wire, out);
         })
     }
@@ -152,7 +154,7 @@ impl<P: Port> TxSink for Sink<'_, P> {
         let frame = TxFrame { path, dest_qp, len, icrc, irn };
         let telemetry = packet.sideband.telemetry;
         attach(self.port, telemetry);
-        let in_place = self.in_place(&frame, packet.headers.len(), &packet.payload, &mut |payload, out| {
+        let in_place = self.in_place(&frame, packet.headers.len(), &packet.payload, |payload, out| {
             emit_around(packet, payload, wire.as_ref(), out);
         });
         let mut fill = |out: &mut [u8]| emit_frame(packet, wire.as_ref(), out);
@@ -174,8 +176,9 @@ impl<P: Port> TxSink for Sink<'_, P> {
 
     #[inline]
     fn fast(&mut self, packet: &FastPacket<'_>) -> bool {
-        let FastPacket { path, dest_qp, .. } = *packet;
-        let icrc = self.needs_icrc(path, dest_qp);
+        let FastPacket { path, dest_qp, follows, .. } = *packet;
+        let icrc = if follows { self.last_icrc } else { self.needs_icrc(path, dest_qp) };
+        self.last_icrc = icrc;
         let wire = icrc.then(|| self.port.wire_path(path));
         let frame = TxFrame { path, dest_qp, len: fast_len(packet), icrc, irn: true };
         let in_place = if frame.len < IN_PLACE { None } else { self.fast_in_place(packet, &frame, wire.as_ref()) };
@@ -330,7 +333,7 @@ impl<P: Port> NicPort<P> {
         if !nic.wants_tx() {
             return Ok(0);
         }
-        Ok(nic.poll_transmit_into(now, most, &mut Sink { port, icrc: *icrc, held, now }))
+        Ok(nic.poll_transmit_into(now, most, &mut Sink { port, icrc: *icrc, held, now, last_icrc: false }))
     }
 
     /// Returns when [`Self::poll`] must be called next if nothing arrives: the earliest deadline of the NIC and the

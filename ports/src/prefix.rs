@@ -4,11 +4,10 @@
 //! the rest fits into the record's tag: a small frame stays within one cache line.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::Range;
 
-use irnic_transports::Path;
+use irnic_transports::{Path, Time};
 
-use super::{RxIcrc, TxFrame};
+use super::{RxFrame, RxIcrc, TxFrame};
 
 /// Bytes of a prefix.
 pub(super) const PREFIX: usize = 40;
@@ -123,19 +122,18 @@ impl Tagger {
 pub(super) struct Untagger(Option<Constant>);
 
 impl Untagger {
-    /// Returns path and ICRC of a record, and the range of the frame in it; `None` if the sender omitted a prefix that
-    /// it never sent.
+    /// Returns the frame of a record; `None` if the sender omitted a prefix that it never sent.
     #[inline]
-    pub(super) fn untag(&mut self, tag: u32, record: &[u8]) -> Option<(Path, RxIcrc, Range<usize>)> {
+    pub(super) fn untag<'a>(&mut self, tag: u32, record: &'a [u8], arrived: Time) -> Option<RxFrame<'a>> {
         if tag & HAS_PREFIX != 0 {
-            let (path, icrc, _) = read_prefix(record)?;
+            let (path, icrc, bytes) = read_prefix(record)?;
             self.0 = Some((&path).into());
-            return Some((path, icrc, PREFIX..record.len()));
+            return Some(RxFrame { path, bytes, arrived, icrc });
         }
         let Constant { src, dst, hop_limit } = self.0?;
         let [a, b, traffic_class, kind] = tag.to_le_bytes();
         let path = Path { src, dst, udp_src: u16::from_le_bytes([a, b]), traffic_class, hop_limit };
-        Some((path, icrc(kind), 0..record.len()))
+        Some(RxFrame { path, bytes: record, arrived, icrc: icrc(kind) })
     }
 }
 
@@ -157,7 +155,7 @@ mod tests {
             (path("::1", 0xc000, 0, 4), RxIcrc::Exact, PREFIX),
         ];
         let (mut tagger, mut untagger) = (Tagger::default(), Untagger::default());
-        assert_eq!(untagger.untag(0, &[0; 60]), None);
+        assert!(untagger.untag(0, &[0; 60], Time::ZERO).is_none());
         for (path, icrc, expected) in cases {
             for lost in [true, false] {
                 let (tag, before) = tagger.tag(&path, icrc);
@@ -168,10 +166,12 @@ mod tests {
                 }
                 if !lost {
                     tagger.sent(&path);
-                    assert_eq!(untagger.untag(tag, &record), Some((path, icrc, before..record.len())));
+                    let frame = untagger.untag(tag, &record, Time(9)).unwrap();
+                    let bytes = &record[before..];
+                    assert_eq!((frame.path, frame.icrc, frame.bytes, frame.arrived), (path, icrc, bytes, Time(9)));
                 }
             }
         }
-        assert_eq!(untagger.untag(HAS_PREFIX, &[0; PREFIX - 1]), None);
+        assert!(untagger.untag(HAS_PREFIX, &[0; PREFIX - 1], Time::ZERO).is_none());
     }
 }

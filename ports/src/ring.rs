@@ -15,6 +15,7 @@ use irnic_transports::Time;
 
 use super::region::{PAGE, Region, Shared};
 use super::sync::{AtomicU64, Ordering, fence};
+use super::watched::Watched;
 
 /// Alignment of records: one cache line, so that the producer never writes a line that the consumer still reads.
 const LINE: u64 = 64;
@@ -235,8 +236,8 @@ impl Producer {
             self.word(self.next + WORD as u64).store(stamp, Ordering::Relaxed);
             self.stamp = stamp;
         }
-        // SAFETY: these bytes lie between the consumer's tail and our unpublished head, so by the ring's protocol only
-        // the producer, which is `self`, accesses them.
+        // SAFETY: these bytes lie between the consumer's tail and our unpublished head, and do not cross the end of the
+        // ring, so by the ring's protocol only the producer, which is `self`, accesses them.
         unsafe { self.region.write(self.place.data(self.next) + header, len, fill) };
         self.next += size;
         self.unpublished += 1;
@@ -307,6 +308,11 @@ impl Consumer {
         self.next != self.head || self.positions().head.0.load(Ordering::Acquire) != self.next
     }
 
+    /// Returns the word that changes with the next frame, for a ring without frames.
+    pub(super) fn watched(&self) -> Watched {
+        Watched::new(self.region.clone(), |region| &region.object::<Positions>(self.place.offset).head.0, self.next)
+    }
+
     /// Returns the stamp of the next frame, untrusted like everything in the ring; `None` if there is none.
     pub(super) fn next_stamp(&self) -> Option<u64> {
         if !self.has_frames() {
@@ -365,8 +371,9 @@ impl Consumer {
                 self.stamp = word(&self.region, &self.place, self.next + WORD as u64).load(Ordering::Relaxed);
             }
             self.next += size;
-            // SAFETY: by the protocol the producer leaves these bytes alone until `release`, which the borrow of `self`
-            // delays. A peer that breaks the protocol can change them; see `ShmPort::set_private_copy`.
+            // SAFETY: they end before the ring does. By the protocol the producer leaves them alone until `release`,
+            // which the borrow of `self` delays. A peer that breaks the protocol can change them; see
+            // `ShmPort::set_private_copy`.
             let bytes =
                 unsafe { self.region.slice(self.place.offset + CONTROL + offset as usize + header, len as usize) };
             let (tag, stamp, unseen_at) = ((what >> 32) as u32, self.stamp, self.unseen_at);
@@ -440,10 +447,10 @@ impl RingRecall {
     }
 }
 
-/// Returns the word at position `at`, a multiple of 8.
+/// Returns the word at position `at`, a multiple of 8, of a ring in the region.
 fn word<'a>(region: &'a Region, place: &Place, at: u64) -> &'a AtomicU64 {
-    // Headers are accessed only as atomics.
-    region.word(place.data(at))
+    // SAFETY: in the ring, which is in the region (`Place::check`). Headers are accessed only as atomics.
+    unsafe { region.word(place.data(at)) }
 }
 
 #[cfg(all(test, not(loom)))]

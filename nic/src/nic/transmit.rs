@@ -42,6 +42,8 @@ pub struct FastPacket<'a> {
     pub dest_qp: u32,
     /// Payload without padding: at most one segment.
     pub payload: Gather<'a>,
+    /// It is of the same message as the packet of the fast path before.
+    pub follows: bool,
 }
 
 /// A sink of packets alone.
@@ -114,9 +116,10 @@ impl Nic {
                 if pacer.as_ref().is_some_and(|p| p.earliest(now, mtu) > now) {
                     break;
                 }
+                let follows = self.slot.rest;
                 let made = if !fast {
                     Fast::FullPath
-                } else if self.slot.rest {
+                } else if follows {
                     qp.poll_fast_rest(now, &mut self.device, &mut self.slot)
                 } else {
                     // A pacer lets packets out one by one.
@@ -149,7 +152,8 @@ impl Nic {
                     open = sink.packet(&TxPacket { headers, path, payload, timestamp, sideband });
                     continue;
                 }
-                open = sink.fast(&FastPacket { head: &self.slot.fast, path, dest_qp: qp.dest_qp(), payload: gather });
+                let (head, dest_qp) = (&self.slot.fast, qp.dest_qp());
+                open = sink.fast(&FastPacket { head, path, dest_qp, payload: gather, follows });
                 if self.slot.fast.carries_ack() {
                     sent += 1;
                     left -= 1;

@@ -11,12 +11,12 @@ use super::hello::{HELLO, RECORD, other_version};
 use super::outbound::place;
 use super::reference::{FOLLOWS, Probe};
 use super::sys;
-use crate::RxFrame;
 use crate::link::RING_BYTES;
 use crate::prefix::Untagger;
 use crate::region::Region;
 use crate::ring::{CONTROL, Consumer, Corrupt};
 use crate::stamp::RingClock;
+use crate::{RxFrame, Watched};
 
 /// Byte that notifies a sender that there is room again.
 const ROOM: &[u8] = b"r";
@@ -167,6 +167,11 @@ impl Inbound {
         self.ring.has_frames()
     }
 
+    /// Returns a word that changes when there are frames to take, if there are none now.
+    pub(super) fn watched(&self) -> Watched {
+        self.ring.watched()
+    }
+
     /// Records that all frames taken so far are answered.
     #[inline]
     pub(super) fn mark_answered(&mut self) {
@@ -211,8 +216,8 @@ impl Inbound {
                     referred = false;
                     copies.unreadable += self.follow(&mut copies.fetch, each);
                 }
-                if let Some((path, icrc, at)) = self.untagger.untag(tag, copy) {
-                    each(RxFrame { path, bytes: &copy[at], arrived, icrc });
+                if let Some(frame) = self.untagger.untag(tag, copy, arrived) {
+                    each(frame);
                 }
             }
             if self.ring.release() && self.ring.is_room_wanted() {
@@ -237,9 +242,9 @@ impl Inbound {
         let recalls = self.ring.recalls();
         let mut dropped = 0;
         for (frame, record) in fetch.frames() {
-            let Some((path, icrc, at)) = self.untagger.untag(frame.tag, record) else { continue };
+            let Some(untagged) = self.untagger.untag(frame.tag, record, frame.arrived) else { continue };
             if read && frame.recalls == recalls {
-                each(RxFrame { path, bytes: &record[at], arrived: frame.arrived, icrc });
+                each(untagged);
             } else {
                 dropped += 1;
             }

@@ -24,7 +24,7 @@ use super::waiting::Waiting;
 use crate::ring::Corrupt;
 use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
-use crate::{PortCounters, RxFrame, RxIcrc, TxFrame};
+use crate::{PortCounters, RxFrame, RxIcrc, TxFrame, Watched};
 
 /// How long a slot is remembered as empty, in ns. Frames to it make no system call during this time, except management
 /// datagrams: one that counts as undeliverable is refused, which ends a connection.
@@ -622,6 +622,11 @@ impl Links {
     #[inline]
     pub(super) fn may_receive(&self) -> bool {
         !self.blocked.is_empty() || !self.waiting.is_empty() || self.inbound.iter().any(Inbound::has_frames)
+    }
+
+    /// Returns a word that changes with the next frame; `None` unless frames come through one ring.
+    pub(super) fn watched(&self) -> Option<Watched> {
+        if let [only] = &self.inbound[..] { Some(only.watched()) } else { None }
     }
 
     fn close_inbound(&mut self, at: usize) {

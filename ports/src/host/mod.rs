@@ -55,7 +55,7 @@ pub use self::taken::Taken;
 use super::link::RING_BYTES;
 use super::prefix::sent_icrc;
 use super::udp::UdpPort;
-use super::{MAX_FRAME, Port, PortCounters, Recall, RxFrame, TxFrame};
+use super::{MAX_FRAME, Port, PortCounters, Recall, RxFrame, TxFrame, Watched};
 use wire::Wire;
 
 /// The kernel is polled for events once every `SERVICE_POLLS` calls of [`Port::receive`], and at the latest after
@@ -490,6 +490,15 @@ impl Port for HostPort {
             || self.polls >= SERVICE_POLLS
             || self.links.may_receive()
             || self.wire.as_ref().is_some_and(Wire::is_polled)
+    }
+
+    fn watched(&mut self, looks: u32) -> Option<Watched> {
+        if self.may_receive() {
+            return None;
+        }
+        let watched = self.links.watched()?;
+        self.polls += looks;
+        Some(watched)
     }
 
     fn next_deadline(&self) -> Time {

@@ -317,6 +317,32 @@ fn a_look_at_memory_shows_frames_and_now_and_then_asks_for_more() {
 }
 
 #[test]
+fn a_watched_word_shows_the_frames_of_the_only_sender() {
+    let domain = fresh_domain();
+    let [mut a, mut b, mut c] = [1, 2, 3].map(|slot| open(&domain, slot));
+    assert!(b.watched(10).is_none(), "no word shows who connects");
+    send_now(&mut a, 2, 0);
+    assert_eq!(take(&mut b).len(), 1);
+    let polls = b.polls;
+    let watched = b.watched(10).expect("a link");
+    assert_eq!(b.polls, polls + 11, "the kernel is asked no less often");
+    assert!(watched.is_unchanged());
+    send_now(&mut a, 2, 1);
+    assert!(!watched.is_unchanged());
+    assert!(b.watched(10).is_none(), "there is a frame");
+    assert_eq!(take(&mut b).len(), 1);
+    // It holds what it shows even if the link has ended.
+    let watched = b.watched(10).expect("a link");
+    drop(a);
+    send_now(&mut c, 2, 2);
+    assert_eq!(take(&mut b).len(), 1);
+    assert!(watched.is_unchanged());
+    send_now(&mut b, 2, 3);
+    assert_eq!(take(&mut b).len(), 1);
+    assert!(b.watched(10).is_none(), "two links");
+}
+
+#[test]
 fn who_polls_costs_its_senders_no_system_call() {
     let domain = fresh_domain();
     let (mut a, mut b) = (open(&domain, 1), open(&domain, 2));

@@ -39,11 +39,12 @@ impl View {
         first.words().need.store(u64::MAX, Ordering::Relaxed);
         // The cache lines of future records.
         for line in (0..4).map(|line| place(true).offset + CONTROL + 64 * line) {
-            for word in [line, line + 8] {
-                first.member.word(word);
+            // SAFETY: in the ring; no other view of the region exists yet.
+            unsafe {
+                first.member.word(line);
+                first.member.word(line + 8);
+                first.member.slice(line, 64);
             }
-            // SAFETY: no other view of the region exists yet.
-            unsafe { first.member.slice(line, 64) };
         }
         (first, view)
     }

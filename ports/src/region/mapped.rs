@@ -86,34 +86,39 @@ impl Region {
         unsafe { at.as_ref() }
     }
 
-    /// Returns the word at `offset`, a multiple of 8. Panics if it is not inside the region.
-    #[inline]
-    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
-        let at = self.bytes(offset, size_of::<u64>());
-        // SAFETY: inside the region, which is aligned to a page, and aligned to 8.
-        unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) }
-    }
-
-    /// Returns `len` bytes at `offset`. Panics if they are not all inside the region.
+    /// Returns the word at `offset`.
     ///
     /// # Safety
-    /// They must not be written while they are borrowed, except by a peer that violates its protocol.
+    /// It must be inside the region, and `offset` a multiple of 8.
+    #[inline]
+    pub(crate) unsafe fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && self.bytes(offset, size_of::<u64>()) >= self.base);
+        // SAFETY: the caller's promise; the region is aligned to a page.
+        unsafe { AtomicU64::from_ptr(self.base.add(offset).as_ptr().cast()) }
+    }
+
+    /// Returns `len` bytes at `offset`.
+    ///
+    /// # Safety
+    /// They must be inside the region, and not be written while they are borrowed, except by a peer that violates its
+    /// protocol.
     #[inline]
     pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
-        let at = self.bytes(offset, len);
-        // SAFETY: inside the region; the caller's promise.
-        unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }
+        debug_assert!(self.bytes(offset, len) >= self.base);
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.base.add(offset).as_ptr(), len) }
     }
 
-    /// Has `fill` write `len` bytes at `offset`. Panics if they are not all inside the region.
+    /// Has `fill` write `len` bytes at `offset`.
     ///
     /// # Safety
-    /// They must not be read or written meanwhile, except by a peer that violates its protocol.
+    /// They must be inside the region, and not be read or written meanwhile, except by a peer that violates its
+    /// protocol.
     #[inline]
     pub(crate) unsafe fn write(&self, offset: usize, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
-        let at = self.bytes(offset, len);
-        // SAFETY: inside the region; the caller's promise.
-        fill(unsafe { std::slice::from_raw_parts_mut(at.as_ptr(), len) });
+        debug_assert!(self.bytes(offset, len) >= self.base);
+        // SAFETY: the caller's promise.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.base.add(offset).as_ptr(), len) });
     }
 }
 

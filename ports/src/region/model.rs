@@ -89,7 +89,9 @@ impl Region {
         unsafe { &*object }
     }
 
-    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+    /// # Safety
+    /// The place is checked.
+    pub(crate) unsafe fn word(&self, offset: usize) -> &AtomicU64 {
         self.object(offset)
     }
 

@@ -3,12 +3,13 @@
 use std::ffi::{c_int, c_void};
 
 use irnic_nic::{Arm, Nic};
+use parking_lot::MutexGuard;
 
 use super::completion::to_c;
 use crate::abi::structs::*;
 use crate::errno::{Errno, Result, guard_look, invalid, pointer, status};
 use crate::objects::{Channel, Context, Cq, acknowledge};
-use crate::runtime::CompletionQueue;
+use crate::runtime::{CompletionQueue, Look, State};
 
 /// Returns the capacity of a queue for `requested` entries. ConnectX and others round up to a power of two above, and
 /// applications rely on it: perftest requests one entry, but with a late acknowledgement two wait in it.
@@ -127,8 +128,34 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 
 /// ibv_poll_cq(3).
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: the caller's promise. Nothing here panics, or is a cancellation point.
+    let look = match unsafe { Cq::exists(cq) } {
+        Some(this) if num_entries >= 0 => this.queue.look(),
+        _ => Look::Blind,
+    };
+    match look {
+        Look::Nothing => 0,
+        // SAFETY: passed on.
+        Look::Change(state) => unsafe { poll_closer(state, cq, num_entries, wc) },
+        // SAFETY: passed on.
+        Look::Blind => unsafe { poll_port(cq, num_entries, wc) },
+    }
+}
+
+/// Polls a queue after a look that showed a change.
+///
+/// # Safety
+/// As for ibv_poll_cq(3); `state` is that of the queue's unit.
+// Functions of their own, called last, so that a look in vain needs no room on the stack.
+#[inline(never)]
+unsafe fn poll_closer(
+    state: Option<MutexGuard<'_, State>>,
+    cq: *mut ibv_cq,
+    num_entries: c_int,
+    wc: *mut ibv_wc,
+) -> c_int {
     // SAFETY: the caller's promise.
-    if num_entries >= 0 && guard_look(|| unsafe { Cq::exists(cq) }.is_some_and(|cq| cq.queue.finds_nothing())) {
+    if guard_look(|| unsafe { &*cq.cast::<Cq>() }.queue.finds_nothing(state)) {
         return 0;
     }
     // SAFETY: passed on.
@@ -139,7 +166,6 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc:
 ///
 /// # Safety
 /// As for ibv_poll_cq(3).
-// A function of its own, so that a look needs no room on the stack.
 #[inline(never)]
 unsafe fn poll_port(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
     let Ok(max) = usize::try_from(num_entries) else { return -libc::EINVAL };

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::device::DeviceRuntime;
 use super::listener::{Listener, Owner};
 use super::state::State;
-use super::unit::Unit;
+use super::unit::{Look, Unit};
 use super::units::{Place, Thread};
 
 /// A completion queue. It moves to a unit with its first queue pair, and has a part in each unit with queue pairs that
@@ -213,12 +213,21 @@ impl CompletionQueue {
         inner.lists.push(parts);
     }
 
-    /// Returns whether a poll finds nothing, as far as a look at memory shows.
-    #[inline]
-    pub(crate) fn finds_nothing(&self) -> bool {
+    /// Looks at one word of memory in place of a poll.
+    #[inline(always)]
+    pub(crate) fn look(&self) -> Look<'_> {
         // SAFETY: as in `poll`.
         match unsafe { self.parts.load(Ordering::Acquire).as_ref() }.map(Vec::as_slice) {
-            Some([only]) => only.unit.finds_nothing(only.id),
+            Some([only]) => only.unit.look(only.id),
+            _ => Look::Blind,
+        }
+    }
+
+    /// Returns whether a poll finds nothing, as far as memory shows after a look with a [`Look::Change`].
+    pub(crate) fn finds_nothing(&self, state: Option<MutexGuard<'_, State>>) -> bool {
+        // SAFETY: as in `poll`.
+        match unsafe { self.parts.load(Ordering::Acquire).as_ref() }.map(Vec::as_slice) {
+            Some([only]) => only.unit.finds_nothing(state, only.id),
             _ => false,
         }
     }

@@ -50,6 +50,6 @@ pub(crate) use listener::{Listener, Owner};
 pub(crate) use manager::CmListener;
 pub(crate) use queue::{EventQueue, wait};
 pub(crate) use state::State;
-pub(crate) use unit::Unit;
+pub(crate) use unit::{Look, Unit};
 pub(crate) use units::Place;
 pub(crate) use xrc::{Target, XrcDomain, XrcError};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use irnic_nic::calibration::Calibration;
 use irnic_nic::frame::Icrc;
 use irnic_nic::{Arm, Nic, NicError, NicEvent, QpConfig};
-use irnic_ports::{Moved, NicPort, Port, TimedNicPort, host_now as now};
+use irnic_ports::{Moved, NicPort, Port, TimedNicPort, Watched, host_now as now};
 use irnic_transports::Time;
 use irnic_transports::qp::{CqId, Event, PdId, QpAttr, QpState, SrqId, Wc, WcStatus, XrcdId};
 use irnic_transports::time::MS;
@@ -63,6 +63,8 @@ pub(crate) struct State {
     compare_at: Time,
     /// The queue that a poll found empty, with nothing to send: neither changes until this is reset.
     quiet: CqId,
+    /// What shows in place of the port's own look whether something has arrived since then.
+    watched: Option<Watched>,
     /// This process is a fork of the one that owns the unit: all activity has stopped.
     pub(super) forked: bool,
     /// The last error of the port, reported once.
@@ -99,6 +101,7 @@ impl State {
             ack_deferred: false,
             waits: None,
             quiet: CqId::NONE,
+            watched: None,
             forked: false,
             last_error: None,
             unheard: Unheard::default(),
@@ -531,23 +534,40 @@ impl State {
     /// and nothing in the port.
     #[inline]
     pub(super) fn looks_in_vain(&mut self, cq: CqId) -> bool {
-        if !self.model.empty_polls.need_only_look() {
+        if self.model.empty_polls.looks() == 0 {
             return false;
         }
-        let nothing = (self.quiet == cq || self.is_quiet(cq)) && !self.nic_port.port.may_receive();
+        let nothing = self.is_quiet(cq);
         self.model.empty_polls.looked(nothing);
         nothing
     }
 
-    /// Returns whether there is no completion in `cq`, and nothing to send.
-    #[inline(never)]
-    fn is_quiet(&mut self, cq: CqId) -> bool {
-        let nothing_left = !self.ack_deferred && self.waits.is_none() && !self.nic_port.busy();
-        let quiet = nothing_left && self.nic_port.nic.has_nothing_in(cq);
-        if quiet {
-            self.quiet = cq;
+    /// Does the same where one word of memory shows it: false also if there is no such word.
+    #[inline(always)]
+    pub(super) fn sees_no_change(&mut self, cq: CqId) -> bool {
+        let sees = self.model.empty_polls.looks() > 0
+            && self.quiet == cq
+            && self.watched.as_ref().is_some_and(Watched::is_unchanged);
+        if sees {
+            self.model.empty_polls.looked(true);
         }
-        quiet
+        sees
+    }
+
+    /// Returns whether there is no completion in `cq`, nothing to send, and nothing in the port.
+    fn is_quiet(&mut self, cq: CqId) -> bool {
+        if self.quiet != cq {
+            let nothing_left = !self.ack_deferred && self.waits.is_none() && !self.nic_port.busy();
+            if !nothing_left || !self.nic_port.nic.has_nothing_in(cq) {
+                return false;
+            }
+            self.quiet = cq;
+            self.watched = self.nic_port.port.watched(self.model.empty_polls.looks());
+            if self.watched.is_some() {
+                return true;
+            }
+        }
+        !self.nic_port.port.may_receive()
     }
 
     // Schedule of polls.

@@ -45,6 +45,17 @@ pub(crate) struct Unit {
     may_look: AtomicBool,
 }
 
+/// What a look at one word of memory shows a thread that polls.
+pub(crate) enum Look<'a> {
+    /// A poll would find nothing.
+    Nothing,
+    /// A poll may find something, unless other memory shows that it would not: [`Unit::finds_nothing`]. `None`: another
+    /// thread has the lock.
+    Change(Option<MutexGuard<'a, State>>),
+    /// Only a poll can tell.
+    Blind,
+}
+
 impl Unit {
     /// Returns a unit around a NIC and its port. No thread runs it before [`Unit::start`].
     pub(super) fn new(live: Arc<Live>, nic: Nic, port: Box<dyn DevicePort>, icrc: Icrc) -> io::Result<Arc<Unit>> {
@@ -162,14 +173,25 @@ impl Unit {
         }
     }
 
-    /// Returns whether a poll of `cq` finds nothing, as far as a look at memory shows. False if there has to be more to
-    /// it than that, as every now and then.
-    #[inline]
-    pub(crate) fn finds_nothing(&self, cq: CqId) -> bool {
+    /// Looks at one word of memory in place of a poll of `cq`.
+    #[inline(always)]
+    pub(crate) fn look(&self, cq: CqId) -> Look<'_> {
         if !self.may_look.load(Ordering::Relaxed) {
-            return false;
+            return Look::Blind;
         }
-        let finds_nothing = self.state.lock().looks_in_vain(cq);
+        // Without a call that waits, which would take room on the stack.
+        let Some(mut state) = self.state.try_lock() else { return Look::Change(None) };
+        if !state.sees_no_change(cq) {
+            return Look::Change(Some(state));
+        }
+        Look::Nothing
+    }
+
+    /// Returns whether a poll of `cq` finds nothing, as far as memory shows after a [`Look::Change`]. False if there
+    /// has to be more to it than that, as every now and then.
+    pub(crate) fn finds_nothing(&self, state: Option<MutexGuard<'_, State>>, cq: CqId) -> bool {
+        let mut state = state.unwrap_or_else(|| self.state.lock());
+        let finds_nothing = state.looks_in_vain(cq);
         if !finds_nothing {
             self.may_look.store(false, Ordering::Relaxed);
         }
@@ -232,7 +254,7 @@ impl Unit {
             return Ok(Some(n));
         }
         let wakes = state.polled_empty(now);
-        self.may_look.store(state.model.empty_polls.need_only_look(), Ordering::Relaxed);
+        self.may_look.store(state.model.empty_polls.looks() > 0, Ordering::Relaxed);
         if wakes {
             self.unlock(state);
             self.wake();

@@ -201,7 +201,7 @@ impl Requester {
         if len > c.mtu.min(MAX_FAST_PAYLOAD as u32) {
             return self.poll_fast_part(now, false, c, host, out);
         }
-        if self.stream.is_full() || !self.may_start() {
+        if !self.may_start() {
             return Fast::FullPath;
         }
         if w.is_inline() {
@@ -255,7 +255,7 @@ impl Requester {
     ) -> Fast {
         let psn = self.stream.high();
         let starts = !rest && psn == self.assigned;
-        if self.stream.is_full() || self.credit_stop == Some(psn) || starts && !self.may_start() {
+        if self.credit_stop == Some(psn) || starts && !self.may_start() {
             return Fast::FullPath;
         }
         if starts {
@@ -308,7 +308,7 @@ impl Requester {
     fn poll_fast_answered(&mut self, now: Time, c: &QpContext, out: &mut TxSlot) -> Fast {
         let index = self.sq.started;
         // Where there may be none, it fails in its turn.
-        if self.max_rd_atomic == 0 || self.stream.is_full() || !self.may_start() {
+        if self.max_rd_atomic == 0 || !self.may_start() {
             return Fast::FullPath;
         }
         let Some(psn) = self.start_fast(now, c) else { return Fast::FullPath };

@@ -15,10 +15,10 @@ use irnic_transports::time::{SEC, US};
 /// Consecutive empty polls after which a system call to stop peers from ringing pays off.
 const PERSISTENT: u32 = 64;
 /// Number of empty polls that only look at memory between two that also run timers and read the clock, at first and at
-/// most: it grows in persistent polling as long as the latter are less than [`OFTEN`] ns apart.
+/// most: it doubles as long as the latter are less than [`OFTEN`] ns apart.
 const LOOKS: u32 = 15;
-const MOST_LOOKS: u32 = 63;
-const OFTEN: u64 = 500;
+const MOST_LOOKS: u32 = 127;
+const OFTEN: u64 = US;
 /// How close together, ns, two polls that do more than look must be: the next poll is then about to come.
 const CLOSE: u64 = 4 * US;
 /// Number of empty polls before it is checked again whether a look at memory would do, once it did not.
@@ -115,10 +115,11 @@ impl EmptyPolls {
         (self.count, self.looks, self.granted, self.in_vain) = (0, 0, 0, 0);
     }
 
-    /// Returns whether an empty poll need only look at memory. [`EmptyPolls::looked`] records what a look showed.
+    /// Returns the number of empty polls that need only look at memory. [`EmptyPolls::looked`] records what a look
+    /// showed.
     #[inline]
-    pub(in crate::runtime) fn need_only_look(&self) -> bool {
-        self.looks > 0
+    pub(in crate::runtime) fn looks(&self) -> u32 {
+        self.looks
     }
 
     /// Records a poll that only read memory: whether it `found_nothing`, or the port has to be polled.
@@ -150,7 +151,7 @@ impl EmptyPolls {
         let continues = interval < CLOSE && now >= self.oversubscribed_until;
         self.granted = match (self.recheck == 0 && continues, self.granted) {
             (false, _) => 0,
-            (true, before) if self.count > PERSISTENT && interval < OFTEN => (2 * before + 1).clamp(LOOKS, MOST_LOOKS),
+            (true, before) if interval < OFTEN => (2 * before + 1).clamp(LOOKS, MOST_LOOKS),
             (true, before) => before.max(LOOKS),
         };
         self.looks = self.granted;
@@ -228,48 +229,50 @@ mod tests {
     fn only_polls_that_follow_each_other_closely_only_look() {
         let mut polls = EmptyPolls::default();
         polls.note(Time(SEC));
-        assert!(!polls.need_only_look(), "nothing is known yet");
+        assert!(polls.looks() == 0, "nothing is known yet");
         polls.note(Time(SEC + CLOSE - 1));
         for _ in 0..LOOKS {
-            assert!(polls.need_only_look());
+            assert!(polls.looks() > 0);
             polls.looked(true);
         }
-        assert!(!polls.need_only_look());
+        assert!(polls.looks() == 0);
         polls.note(Time(SEC + 2 * CLOSE - 1));
-        assert!(!polls.need_only_look(), "the application does something else in between");
+        assert!(polls.looks() == 0, "the application does something else in between");
         polls.note(Time(SEC + 2 * CLOSE));
         polls.end();
-        assert!(!polls.need_only_look(), "it made another call");
+        assert!(polls.looks() == 0, "it made another call");
         // A first look that does not suffice may be chance; the second in a row is not.
         for recheck in [0, RECHECK] {
             polls.note(Time(SEC + 2 * CLOSE));
             polls.note(Time(SEC + 2 * CLOSE));
-            assert!(polls.need_only_look());
+            assert!(polls.looks() > 0);
             polls.looked(false);
-            assert!(!polls.need_only_look());
+            assert!(polls.looks() == 0);
             assert_eq!(polls.recheck, recheck);
         }
         for _ in 0..RECHECK {
-            assert!(!polls.need_only_look());
+            assert!(polls.looks() == 0);
             polls.note(Time(SEC + 2 * CLOSE));
         }
-        assert!(polls.need_only_look());
+        assert!(polls.looks() > 0);
         polls.oversubscribed_until = Time(3 * SEC);
         polls.note(Time(SEC + 2 * CLOSE));
-        assert!(!polls.need_only_look(), "it is about to sleep");
+        assert!(polls.looks() == 0, "it is about to sleep");
     }
 
     #[test]
-    fn persistent_polls_look_more_often_as_long_as_they_are_quick() {
-        let mut polls = persistent(Time::ZERO);
-        let mut now = Time::ZERO;
+    fn polls_look_more_often_as_long_as_they_are_quick() {
+        let mut polls = EmptyPolls::default();
+        let mut now = Time(SEC);
+        polls.note(now);
         let mut after = |interval: u64| {
             now += interval;
             polls.note(now);
             polls.looks
         };
-        let looks: Vec<_> = [OFTEN - 1, OFTEN - 1, OFTEN - 1, OFTEN, CLOSE, OFTEN].map(&mut after).into();
-        assert_eq!(looks, [31, MOST_LOOKS, MOST_LOOKS, MOST_LOOKS, 0, LOOKS]);
+        let quick = [OFTEN - 1; 5].map(&mut after);
+        assert_eq!(quick, [LOOKS, 31, 63, MOST_LOOKS, MOST_LOOKS]);
+        assert_eq!([OFTEN, CLOSE, OFTEN].map(&mut after), [MOST_LOOKS, 0, LOOKS]);
     }
 
     #[test]
