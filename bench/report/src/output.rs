@@ -14,9 +14,10 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use irnic_ports::output::{CAPTURE, Output};
+use irnic_units::files;
 use signal_hook::consts::SIGPIPE;
 
 /// Prints a line to standard output; replaces that of the standard library, which panics on errors.
@@ -175,57 +176,9 @@ pub fn watch() {
     let _ = std::thread::Builder::new().name("stdout".into()).spawn(wait);
 }
 
-/// Files that are to be written, as absolute paths.
-static OUTPUTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// Files that are read, as absolute paths.
-static INPUTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
 /// Notes a file that is read, which no output of this process may replace. Errors name it: it is an output already.
 pub fn input(path: &Path) -> Result<(), String> {
-    // What does not exist is reported where it is read.
-    let Ok(whole) = fs::canonicalize(path) else { return Ok(()) };
-    if locked(&OUTPUTS).contains(&whole) {
-        return Err(format!("{}: it would be read and written", path.display()));
-    }
-    locked(&INPUTS).push(whole);
-    Ok(())
-}
-
-fn locked(files: &Mutex<Vec<PathBuf>>) -> MutexGuard<'_, Vec<PathBuf>> {
-    files.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An output file that no other output of this process may be, until this is dropped.
-#[derive(Debug)]
-struct Sole(PathBuf);
-
-impl Sole {
-    /// Reserves a regular file, or one that does not exist yet; several outputs may be one device or pipe.
-    fn reserve(path: &Path) -> io::Result<Option<Sole>> {
-        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            return Ok(None);
-        }
-        let path = fs::canonicalize(path).or_else(|_| {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            Ok::<_, io::Error>(fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default()))
-        })?;
-        if locked(&INPUTS).contains(&path) {
-            return Err(io::Error::other("it would be read and written"));
-        }
-        let mut outputs = locked(&OUTPUTS);
-        if outputs.contains(&path) {
-            return Err(io::Error::other("it has the content of another file already"));
-        }
-        outputs.push(path.clone());
-        Ok(Some(Sole(path)))
-    }
-}
-
-impl Drop for Sole {
-    fn drop(&mut self) {
-        locked(&OUTPUTS).retain(|path| *path != self.0);
-    }
+    files::input(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// A file that is written during a run, such as a capture. Write errors are remembered like those of standard output.
@@ -237,7 +190,7 @@ pub struct Stream {
 
 #[derive(Debug)]
 enum StreamTo {
-    File(Output, #[expect(dead_code, reason = "reserves the file")] Option<Sole>),
+    File(Output, #[expect(dead_code, reason = "reserves the file")] Option<files::Output>),
     Stdout(Taken),
 }
 
@@ -247,7 +200,7 @@ impl Stream {
     pub fn capture(path: &Path) -> Result<Stream, String> {
         let to = match is_dash(path) {
             true => take().map(StreamTo::Stdout).map_err(|e| e.to_string()),
-            false => Sole::reserve(path).map_err(|e| e.to_string()).and_then(|sole| {
+            false => files::Output::reserve(path).map_err(|e| e.to_string()).and_then(|sole| {
                 Output::replace(path, &CAPTURE).map(|file| StreamTo::File(file, sole)).map_err(|e| e.to_string())
             }),
         };
@@ -284,7 +237,7 @@ pub struct OutFile {
 #[derive(Debug)]
 enum To {
     /// A temporary file replaces this one.
-    Replaced(PathBuf, #[expect(dead_code, reason = "reserves the file")] Option<Sole>),
+    Replaced(PathBuf, #[expect(dead_code, reason = "reserves the file")] Option<files::Output>),
     /// A device or a pipe; or a file in a folder in which no file can be created.
     Open(File),
     /// [`DASH`].
@@ -335,7 +288,7 @@ fn to(path: &Path) -> io::Result<To> {
         Err(e) => return Err(e),
     };
     match (new_sibling(&target), file) {
-        (Ok(_), _) => Sole::reserve(&target).map(|sole| To::Replaced(target, sole)),
+        (Ok(_), _) => files::Output::reserve(&target).map(|sole| To::Replaced(target, sole)),
         (Err(_), Some(file)) => Ok(To::Open(file)),
         // The target of a dangling link; or the system's error.
         (Err(_), None) => File::create(path).map(To::Open),

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use irnic_fabric::schedule::{Schedule, Scheduled};
 use irnic_report::origin::Origin;
+use irnic_report::output::input;
 
 use crate::per_flow::Kind;
 
@@ -105,6 +106,7 @@ fn csv(out: &mut impl Write, origin: &Origin, schedule: &Schedule) -> io::Result
 
 /// Reads a schedule written by [`fn@write`]; `kind` is that of its file name.
 pub fn read(path: &Path, kind: Kind) -> Result<Schedule, String> {
+    input(path)?;
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let read = match kind {
         Kind::Csv => parse(BufReader::new(file)),

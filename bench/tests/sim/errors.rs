@@ -1,5 +1,7 @@
 //! What is refused, with an error that names what is wrong.
 
+use std::fs;
+
 use crate::runs::{refused, sim};
 use crate::support::{Folder, text};
 
@@ -20,6 +22,24 @@ fn a_misspelt_value_gets_the_one_that_was_meant() {
             !output.status.success() && said.ends_with(&format!("; did you mean \"{meant}\"?\n")),
             "{args:?}: {said}"
         );
+    }
+}
+
+#[test]
+fn files_that_describe_a_run_are_not_replaced() {
+    let folder = Folder::new();
+    for (name, contents, args) in [
+        ("topology.txt", "3 1 2\n2\n0 2 40Gbps 1us 0\n1 2 40Gbps 1us 0\n", &["--topology", "topology.txt"][..]),
+        ("flows.txt", "1\n0 1 3 1000 2.0\n", &["--topology", "star:hosts=3,rate=10G", "--flows", "flows.txt"]),
+        ("sizes.txt", "0 0\n10000 100\n", &["--topology", "star:hosts=3,rate=10G", "--workload", "cdf:sizes.txt"]),
+    ] {
+        folder.write(name, contents);
+        for output in ["--json", "--per-flow"] {
+            let output = sim(&folder, &[args, &[output, name]].concat());
+            let said = text(&output.stderr);
+            assert!(output.status.code() == Some(2) && said.contains(": it would be read and written"), "{said}");
+            assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), contents);
+        }
     }
 }
 

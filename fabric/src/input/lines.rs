@@ -30,9 +30,9 @@ impl<'a> Lines<'a> {
         Lines { path, rest: text.lines().enumerate(), last: 0 }
     }
 
-    /// Reads an entire file.
+    /// Reads an entire file, which no output of this process may replace.
     pub fn read(path: &Path) -> Result<String, Error> {
-        std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+        irnic_units::files::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
     }
 
     /// The next non-blank line; if there is none, an error with what was `expected`.
