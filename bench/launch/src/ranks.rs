@@ -63,6 +63,15 @@ pub struct LaunchArgs {
 }
 
 /// Returns a port that is free now.
+/// Returns MASTER_PORT; empty counts as not set.
+fn given_port() -> Result<Option<u16>, RunError> {
+    let Some(given) = std::env::var_os("MASTER_PORT").filter(|given| !given.is_empty()) else { return Ok(None) };
+    match given.to_str().and_then(|text| text.parse().ok()) {
+        None | Some(0) => Err(RunError::Usage(format!("MASTER_PORT={}: expected a port, 1 to 65535", given.display()))),
+        port => Ok(port),
+    }
+}
+
 fn free_port() -> Result<u16, RunError> {
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     port.map(|address| address.port()).map_err(|e| RunError::Failed(format!("no free port: {e}")))
@@ -112,8 +121,10 @@ impl LaunchArgs {
 
     /// Runs the ranks. Returns the exit status.
     fn run(&self) -> Result<u8, RunError> {
-        let given = std::env::var("MASTER_PORT").ok().and_then(|port| port.parse().ok());
-        let port = self.master_port.or(given).map_or_else(free_port, Ok)?;
+        let port = match self.master_port {
+            Some(port) => port,
+            None => given_port()?.map_or_else(free_port, Ok)?,
+        };
         let interrupted = irnic_report::interrupt::flag().map_err(|e| RunError::Failed(e.to_string()))?;
         let mut ranks = Ranks::new().map_err(|e| RunError::Failed(format!("prctl: {e}")))?;
         for rank in 0..self.ranks {

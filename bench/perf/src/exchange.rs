@@ -1,6 +1,7 @@
 //! The protocol of client and server over TCP: a greeting with their options, then for each run queue pair numbers,
 //! PSNs, addresses and keys, and the outcome. Each message is a line of JSON.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ use crate::sweep::Sweep;
 
 /// First line of either side: protocol and version.
 const BANNER: &str = "irnic-perf 2";
+/// Maximum number of connections of which one may be the client's.
+const MOST_CALLERS: usize = 64;
 /// Interval of checks for Ctrl-C while waiting.
 const TICK: Duration = Duration::from_millis(50);
 /// Time for a peer to answer.
@@ -158,6 +161,22 @@ fn connect_from(source: Option<IpAddr>, to: &SocketAddr) -> std::io::Result<TcpS
     Ok(socket.into())
 }
 
+/// Returns whether a first line is that of irnic perf, of whatever version.
+fn is_perf(banner: &[u8]) -> bool {
+    banner.starts_with(b"irnic-perf ")
+}
+
+/// Checks the peer's first line.
+fn check(banner: &[u8]) -> Result<(), PerfError> {
+    if banner == BANNER.as_bytes() {
+        return Ok(());
+    }
+    let banner: String = String::from_utf8_lossy(banner).chars().take(40).collect();
+    Err(PerfError::Failed(format!(
+        "the peer says {banner:?}, not {BANNER:?}: both ends must be irnic perf of the same version"
+    )))
+}
+
 fn peer_closed() -> PerfError {
     PerfError::failed("the peer went away")
 }
@@ -175,11 +194,26 @@ impl Control {
             PerfError::Failed(format!("cannot listen on {at}TCP port {port}: {e}; -p chooses another, at both ends"))
         })?;
         listener.set_nonblocking(true)?;
+        // Whoever connects may be something else, such as a port scan: the first that greets like a client is the one.
+        let mut callers = VecDeque::new();
         loop {
             match listener.accept() {
-                Ok((stream, _)) => return Control::new(stream, interrupted),
+                Ok((stream, _)) => {
+                    if callers.len() == MOST_CALLERS {
+                        callers.pop_front();
+                    }
+                    callers.extend(Control::greet(stream).ok());
+                }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(TICK / 5),
                 Err(e) => return Err(e.into()),
+            }
+            for _ in 0..callers.len() {
+                let Some(mut caller) = callers.pop_front() else { break };
+                match caller.arrived() {
+                    Ok(Some(banner)) if is_perf(&banner) => return check(&banner).map(|()| caller),
+                    Ok(None) => callers.push_back(caller),
+                    _ => {}
+                }
             }
             if interrupted.load(Ordering::Relaxed) {
                 return Err(PerfError::Interrupted);
@@ -225,19 +259,18 @@ impl Control {
     }
 
     fn new(stream: TcpStream, interrupted: &AtomicBool) -> Result<Control, PerfError> {
+        let mut control = Control::greet(stream)?;
+        check(&control.line(interrupted)?)?;
+        Ok(control)
+    }
+
+    fn greet(stream: TcpStream) -> Result<Control, PerfError> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut control = Control { stream, received: Vec::new() };
         control.stream.write_all(format!("{BANNER}\n").as_bytes()).map_err(|_| peer_closed())?;
-        let banner = control.line(interrupted)?;
-        if banner != BANNER.as_bytes() {
-            let banner: String = String::from_utf8_lossy(&banner).chars().take(40).collect();
-            return Err(PerfError::Failed(format!(
-                "the peer says {banner:?}, not {BANNER:?}: both ends must be irnic perf of the same version"
-            )));
-        }
         Ok(control)
     }
 
@@ -326,11 +359,16 @@ impl Control {
 
     /// A message that has arrived, if any.
     pub fn poll(&mut self) -> Result<Option<Message>, PerfError> {
+        self.arrived()?.map(|line| Control::parse(&line)).transpose()
+    }
+
+    /// A line that has arrived, if any.
+    fn arrived(&mut self) -> Result<Option<Vec<u8>>, PerfError> {
         self.stream.set_nonblocking(true)?;
         let read = self.read();
         self.stream.set_nonblocking(false)?;
         match self.take_line() {
-            Some(line) => Control::parse(&line).map(Some),
+            Some(line) => Ok(Some(line)),
             None => read.map(|_| None),
         }
     }

@@ -1,8 +1,10 @@
 //! `irnic perf` as a user runs it. No number is judged, only that the run ends as it should and says what it should.
 
-use std::net::TcpListener;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use crate::support::{free_port, needs, text};
 use serde_json::Value;
@@ -260,11 +262,30 @@ fn ends_with_different_options_say_which() {
 }
 
 #[test]
+fn a_server_waits_for_its_client_whoever_else_connects() {
+    let port = free_port();
+    let args = ["write-bw", "--port", "shm", "-n", "100"];
+    let server = start(&[&args[..], &["--server", "-p", &port]].concat());
+    let connect = || loop {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port.parse().expect("a number"))) {
+            return stream;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    // A port scan, one that says nothing, and one that says something else.
+    drop(connect());
+    let _silent = connect();
+    connect().write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a connection");
+    let client = run(&[&args[..], &["localhost", "-p", &port]].concat());
+    assert_success(&args, &client);
+    assert_success(&args, &finish(server));
+}
+
+#[test]
 fn a_peer_that_is_not_irnic_is_named_as_such() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port().to_string();
     let stranger = std::thread::spawn(move || {
-        use std::io::Write;
         let (mut stream, _) = listener.accept().expect("a client");
         let _ = stream.write_all(b"SSH-2.0\n");
         // Until the client has gone.

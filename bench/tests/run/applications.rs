@@ -183,18 +183,24 @@ fn a_directory_for_links_that_somebody_else_could_have_filled_is_refused() {
     std::fs::create_dir(&links).unwrap();
     std::fs::set_permissions(&links, PermissionsExt::from_mode(0o777)).unwrap();
     std::fs::create_dir(folder.path().join("tmp")).unwrap();
-    let output = irnic(&folder)
-        .env("TMPDIR", folder.path().join("tmp"))
-        .env_remove("XDG_RUNTIME_DIR")
-        .env_remove("XDG_CACHE_HOME")
-        .env_remove("HOME")
-        .env("IRNIC_LIBRARY", home.join("libirnic_verbs.so"))
-        .args(["run", "sh", "-c", "echo $LD_LIBRARY_PATH"])
-        .output()
-        .unwrap();
-    let path = text(&output.stdout);
-    assert!(path.starts_with(folder.path().join("tmp").to_str().unwrap()), "{path}{}", text(&output.stderr));
-    assert_eq!(std::fs::read_dir(&links).unwrap().count(), 0);
+    let temporary = folder.path().join("tmp");
+    // One that is not absolute would mean another directory after a change of directories.
+    for (given, used) in
+        [(&*temporary, &*temporary), ("".as_ref(), "/tmp/irnic-".as_ref()), ("tmp".as_ref(), "/tmp/irnic-".as_ref())]
+    {
+        let output = irnic(&folder)
+            .env("TMPDIR", given)
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("XDG_CACHE_HOME")
+            .env_remove("HOME")
+            .env("IRNIC_LIBRARY", home.join("libirnic_verbs.so"))
+            .args(["run", "sh", "-c", "echo $LD_LIBRARY_PATH"])
+            .output()
+            .unwrap();
+        let path = text(&output.stdout);
+        assert!(path.starts_with(used.to_str().unwrap()), "{path}{}", text(&output.stderr));
+        assert_eq!(std::fs::read_dir(&links).unwrap().count(), 0);
+    }
 }
 
 #[test]

@@ -247,9 +247,21 @@ fn programs_out_of_reach_are_named_with_the_reason() {
     }
     let output = behind(&folder, &[], &["--".as_ref(), "./nothing".as_ref()]);
     finds(&output, "program", "wrong", "./nothing: No such file");
-    folder.write("program.sh", "#!/bin/sh\n");
-    let output = behind(&folder, &[], &["--".as_ref(), "./program.sh".as_ref()]);
-    finds(&output, "program", "ok", "a script");
+    let script = |contents: &[u8], mode| {
+        let path = folder.path().join("program.sh");
+        std::fs::write(&path, contents).expect("a file");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("permissions");
+        behind(&folder, &[], &["--".as_ref(), "./program.sh".as_ref()])
+    };
+    finds(&script(b"#!/bin/sh\n", 0o755), "program", "ok", "a script");
+    finds(&script(b"#!/bin/sh\n", 0o644), "program", "wrong", "is not executable");
+    finds(
+        &script(b"#! /no/such/python3 -u\n", 0o755),
+        "program",
+        "wrong",
+        "its interpreter, /no/such/python3, is not there",
+    );
+    finds(&script(b"\x7fELF\x02\x01\x01", 0o755), "program", "wrong", "is damaged");
 }
 
 #[test]
@@ -309,6 +321,8 @@ fn packages_are_sought_where_python_looks_for_them() {
     }
     folder.write("elsewhere/nixl_cu12.libs/libucp-12ab.so.0.0.0", "");
     folder.write("train", "#!/usr/bin/env python3\n");
+    let train = folder.path().join("train");
+    std::fs::set_permissions(train, std::fs::Permissions::from_mode(0o755)).expect("permissions");
     for program in ["python3", "./train"] {
         let mut doctor = irnic(&folder);
         doctor.env("PYTHONPATH", &packages).args(["doctor", "--json", "--", program]);

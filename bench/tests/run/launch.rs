@@ -39,6 +39,14 @@ fn a_rank_that_fails_ends_the_others() {
     let (lines, status, err) = launch(&["-n", "2"], script);
     assert_eq!((lines, status), (BTreeSet::from(["ended".to_owned()]), Some(3)), "{err}");
     assert_eq!(err, "irnic: rank 1: exit status 3\n");
+    for port in ["0", "65536", "http"] {
+        let folder = Folder::new();
+        let output = irnic(&folder).args(["launch", "-n", "1", "--", "true"]).env("MASTER_PORT", port).output();
+        let output = output.expect("irnic runs");
+        let said = text(&output.stderr);
+        let expected = format!("MASTER_PORT={port}: expected a port, 1 to 65535");
+        assert!(output.status.code() == Some(2) && said.contains(&expected), "{said}");
+    }
     let (_, status, err) = launch(&["-n", "0"], "true");
     assert!(status == Some(2) && err.contains("0 is not in 1..=1000"), "{err}");
 }

@@ -1,6 +1,7 @@
 //! Checks of a program that is to run on irnic: what it loads, and whether its libibverbs can be replaced.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -22,6 +23,9 @@ pub fn examine(name: &OsStr) -> Vec<Finding> {
         Ok(data) => data,
         Err(error) => return vec![Finding::wrong("program", format!("{}: {error}", path.display()), "")],
     };
+    if let Some(finding) = cannot_start(&path, &data) {
+        return vec![finding];
+    }
     if let Some(obstacle) = program::obstacle(&path) {
         let remedy = match obstacle {
             Obstacle::Static => "link libibverbs, or all of it, dynamically",
@@ -49,6 +53,30 @@ pub fn examine(name: &OsStr) -> Vec<Finding> {
         findings.insert(0, Finding::ok("program", path.display().to_string()));
     }
     findings
+}
+
+/// Why the kernel would not start a program.
+fn cannot_start(path: &Path, data: &[u8]) -> Option<Finding> {
+    let wrong =
+        |what: String, remedy: &str| Some(Finding::wrong("program", format!("{}{what}", path.display()), remedy));
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return None };
+    // SAFETY: a string that ends in 0.
+    if unsafe { libc::access(name.as_ptr(), libc::X_OK) } != 0 {
+        return wrong(" is not executable".to_owned(), "chmod +x, or name the interpreter before it");
+    }
+    if data.starts_with(b"\x7fELF") && object::File::parse(data).is_err() {
+        return wrong(" is damaged: its ELF headers lead nowhere".to_owned(), "build or install it again");
+    }
+    let line = data.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let interpreter = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
+    let interpreter = Path::new(OsStr::from_bytes(interpreter));
+    if interpreter.exists() {
+        return None;
+    }
+    wrong(
+        format!(": its interpreter, {}, is not there", interpreter.display()),
+        "install it, or correct the first line",
+    )
 }
 
 /// The program's libraries according to ldd(1).

@@ -65,7 +65,9 @@ pub(super) fn runtime_directory() -> io::Result<PathBuf> {
             return Ok(directory);
         }
     }
-    let directory = std::env::temp_dir().join(format!("irnic-{}", user()));
+    // The library's name goes into LD_PRELOAD, and has to hold in any directory.
+    let temporary = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let directory = temporary.unwrap_or_else(|| "/tmp".into()).join(format!("irnic-{}", user()));
     own_directory(&directory, 0o700, &[user()])?;
     Ok(directory)
 }
