@@ -2,7 +2,8 @@
 //!
 //! Quantities with units ([`rate()`], [`time()`], [`size()`] and the variants of `tc`), key-value options ([`keys`]),
 //! settings files whose errors name lines (`toml`, with the feature of that name), floating-point functions that give
-//! the same bits on every machine ([`math`]), and inputs that no output replaces ([`files`]). Depends on no other crate of irnic.
+//! the same bits on every machine ([`math`]), and inputs that no output replaces ([`files`]). Depends on no other crate
+//! of irnic.
 //!
 //! ```
 //! assert_eq!(irnic_units::rate("40G"), Some(40_000_000_000));
