@@ -561,13 +561,12 @@ impl State {
             if !nothing_left || !self.nic_port.nic.has_nothing_in(cq) {
                 return false;
             }
-            self.quiet = cq;
-            self.watched = self.nic_port.port.watched(self.model.empty_polls.looks());
-            if self.watched.is_some() {
-                return true;
+            // Polls of several queues in turn share what is watched.
+            if std::mem::replace(&mut self.quiet, cq) == CqId::NONE {
+                self.watched = self.nic_port.port.watched(self.model.empty_polls.looks());
             }
         }
-        !self.nic_port.port.may_receive()
+        self.watched.as_ref().is_some_and(Watched::is_unchanged) || !self.nic_port.port.may_receive()
     }
 
     // Schedule of polls.

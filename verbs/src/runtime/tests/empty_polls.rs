@@ -1,11 +1,12 @@
 //! Empty polls that only read memory find whatever has come since the previous poll, whichever thread received it.
 
-use irnic_transports::Time;
-use irnic_transports::qp::SendData;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::now;
+use irnic_ports::{Port, RxFrame, TxFrame, Watched};
+
 use super::super::state::State;
-use super::{End, conversation, message};
+use super::*;
 
 /// Has the next empty polls only read memory, as polls in a tight loop do.
 fn only_read(state: &mut State, now: Time) {
@@ -67,4 +68,66 @@ fn an_empty_queue_says_nothing_of_another() {
     only_read(&mut state, now());
     assert!(state.looks_in_vain(other), "it is empty");
     assert!(!state.looks_in_vain(b.cq));
+}
+
+/// A port to which nothing comes, and the number of looks that it was told of.
+struct Silent(MemPort, Arc<AtomicU32>);
+
+impl Port for Silent {
+    fn max_frame(&self) -> usize {
+        self.0.max_frame()
+    }
+
+    fn transmit(&mut self, now: Time, frame: &TxFrame<'_>, fill: &mut dyn FnMut(&mut [u8])) -> bool {
+        self.0.transmit(now, frame, fill)
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.0.flush(now)
+    }
+
+    fn receive(&mut self, now: Time, budget: usize, each: &mut dyn FnMut(RxFrame<'_>)) -> io::Result<usize> {
+        self.0.receive(now, budget, each)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.wait(timeout)
+    }
+
+    fn may_receive(&mut self) -> bool {
+        false
+    }
+
+    fn watched(&mut self, looks: u32) -> Option<Watched> {
+        self.1.fetch_add(looks, Ordering::Relaxed);
+        None
+    }
+}
+
+impl DevicePort for Silent {
+    fn host_counters(&self) -> HostCounters {
+        HostCounters::default()
+    }
+
+    fn claim_service(&self, _service: u64) -> io::Result<Option<ServiceClaim>> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn looks_count_once_however_many_queues_are_polled_in_turn() {
+    let (port, _peer) = pair();
+    let told = Arc::new(AtomicU32::new(0));
+    let end = End::with_room(Silent(port, told.clone()), 16);
+    let mut state = end.unit.state.lock();
+    let other = state.create_cq(16, end.owner, |_| Box::new(Deaf)).unwrap();
+    for round in 1..=2 {
+        state.receive(now());
+        only_read(&mut state, now());
+        let granted = state.model.empty_polls.looks();
+        for cq in [end.cq, other, end.cq, other] {
+            assert!(state.looks_in_vain(cq));
+        }
+        assert_eq!(told.load(Ordering::Relaxed), round * granted);
+    }
 }
