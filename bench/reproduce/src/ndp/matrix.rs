@@ -1,4 +1,4 @@
-//! NDP on connection matrices of htsim: the paper's network, with the header and the pulls of htsim.
+//! NDP on connection matrices of htsim: the paper's network, with the header, queues and pulls of htsim.
 
 use std::path::Path;
 
@@ -14,6 +14,9 @@ use crate::shared::Common;
 const HEADER: u32 = 64;
 /// Rate of htsim's pulls, as a share of the link's (`NdpPullPacer` in `main_ndp.cpp`).
 const PULL_RATE: f64 = 0.99;
+/// Headers for each data packet, where both wait: the most that there may be. With htsim's 100,000
+/// (`CompositeQueue::_ratio_high`), too, headers practically go first.
+const HEADERS_FIRST: u32 = 1 << 16;
 /// Largest number of ports of a switch: `-nodes 8192` in htsim's largest scripts.
 const MAX_ARITY: u32 = 32;
 
@@ -52,7 +55,11 @@ fn arguments(path: &Path, beside: Option<&str>, common: &Common) -> Result<Vec<S
     option("mtu", MTU.bytes().to_string());
     option("headers", format!("fixed:{HEADER}"));
     option("switch", "trimming".to_owned());
-    option("data-queue", QUEUE.to_string());
+    // Bytes of as many payloads (`memFromPkt`), and twice as many of headers: one data packet less fits than its name says.
+    let data = QUEUE * MTU.bytes() as u64;
+    option("data-queue", format!("{data}B"));
+    option("header-queue", format!("{}B", 2 * data));
+    option("wrr", HEADERS_FIRST.to_string());
     option("routing", "source".to_owned());
     option("transport", format!("ndp,iw={WINDOW},pull-rate={PULL_RATE}"));
     option("workload", format!("cm:{},unit=ps", path.display()));
@@ -95,8 +102,8 @@ mod tests {
     fn the_network_is_the_fat_tree_with_as_many_hosts() {
         assert_eq!(
             line("Nodes 128\nConnections 0\n").unwrap(),
-            "--topology fat-tree:k=8,rate=10G,delay=1us --mtu 8192 --headers fixed:64 --switch trimming --data-queue 8 \
-             --routing source --transport ndp,iw=23,pull-rate=0.99 --workload cm:m.cm,unit=ps --seed 1 --seeds 2 --beside htsim:out.txt"
+            "--topology fat-tree:k=8,rate=10G,delay=1us --mtu 8192 --headers fixed:64 --switch trimming --data-queue 65536B \
+             --header-queue 131072B --wrr 65536 --routing source --transport ndp,iw=23,pull-rate=0.99 --workload cm:m.cm,unit=ps --seed 1 --seeds 2 --beside htsim:out.txt"
         );
         for (text, why) in [
             ("Nodes 17\n", "--matrix m.cm: 17 nodes; expected those of a fat-tree: 16, 54, 128, 250, "),
