@@ -122,14 +122,17 @@ fn unclassified(book: &[Page]) -> Vec<String> {
     wrong
 }
 
-/// Words of all pages under docs/; what has no letter and no digit, such as a bar of a table, is none.
+/// Words of all pages under docs/, except tables made from results. What has no letter and no digit, such as a bar of a
+/// table, is none.
 fn too_long(repository: &Path) -> Vec<String> {
-    const MOST: usize = 50_000;
+    const MOST: usize = 48_500;
     let pages = std::fs::read_dir(repository.join("docs")).expect("docs").map(|page| page.expect("a page").path());
     let pages = pages.filter(|page| page.extension().is_some_and(|ext| ext == "md"));
     let words = |page: PathBuf| {
         let text = std::fs::read_to_string(page).expect("a page");
-        text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
+        let mut parts = text.split("<!-- made from ");
+        let written = parts.next().into_iter().chain(parts.filter_map(|part| Some(part.split_once("<!-- end of ")?.1)));
+        written.flat_map(str::split_whitespace).filter(|word| word.contains(char::is_alphanumeric)).count()
     };
     let all: usize = pages.map(words).sum();
     if all > MOST { vec![format!("docs/ has {all} words, {MOST} at most")] } else { Vec::new() }
