@@ -55,7 +55,7 @@ fn arguments(path: &Path, beside: Option<&str>, common: &Common) -> Result<Vec<S
     option("mtu", MTU.bytes().to_string());
     option("headers", format!("fixed:{HEADER}"));
     option("switch", "trimming".to_owned());
-    // Bytes of as many payloads (`memFromPkt`), and twice as many of headers: one data packet less fits than its name says.
+    // Bytes of as many payloads (`memFromPkt`), so that one packet less fits with its header; twice as many of headers.
     let data = QUEUE * MTU.bytes() as u64;
     option("data-queue", format!("{data}B"));
     option("header-queue", format!("{}B", 2 * data));
