@@ -86,6 +86,8 @@ fn runs_through(application: &str, times: u64, forms: Forms) {
             ("1 % loss", _) => {
                 assert!(lost > times * BYTES / 1_024 / 400, "a quarter of what is to be expected: {row:?}")
             }
+            // What is on the link is lost, what waits for it is dropped.
+            ("link flap", _) => assert!(lost + dropped > 0, "{row:?}"),
             _ => assert!(lost > 0, "{row:?}"),
         }
     }
