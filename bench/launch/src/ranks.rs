@@ -62,7 +62,6 @@ pub struct LaunchArgs {
     run: RunArgs,
 }
 
-/// Returns a port that is free now.
 /// Returns MASTER_PORT; empty counts as not set.
 fn given_port() -> Result<Option<u16>, RunError> {
     let Some(given) = std::env::var_os("MASTER_PORT").filter(|given| !given.is_empty()) else { return Ok(None) };
@@ -72,6 +71,7 @@ fn given_port() -> Result<Option<u16>, RunError> {
     }
 }
 
+/// Returns a port that is free now.
 fn free_port() -> Result<u16, RunError> {
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     port.map(|address| address.port()).map_err(|e| RunError::Failed(format!("no free port: {e}")))

@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use irnic_fabric::experiment::{Grid, KEYS, Origin, Run, Values, Written, find};
-use irnic_units::{did_you_mean, toml as lines};
+use irnic_units::{did_you_mean, files, toml as lines};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use irnic_report::CommandError;
-use irnic_report::output::input;
 
 /// Contents of an experiment file.
 #[derive(Debug, Default)]
@@ -42,8 +41,7 @@ pub fn read_with(
 
 /// Returns the text of a file, which no output may replace from now on.
 pub fn text(path: &Path) -> Result<String, CommandError> {
-    input(path).map_err(CommandError::Usage)?;
-    std::fs::read_to_string(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))
+    files::read(path).map_err(|e| CommandError::Usage(format!("{}: {e}", path.display())))
 }
 
 /// A file being read.

@@ -262,7 +262,7 @@ fn ends_with_different_options_say_which() {
 }
 
 #[test]
-fn a_server_waits_for_its_client_whoever_else_connects() {
+fn a_server_ignores_connections_from_other_programs() {
     let port = free_port();
     let args = ["write-bw", "--port", "shm", "-n", "100"];
     let server = start(&[&args[..], &["--server", "-p", &port]].concat());

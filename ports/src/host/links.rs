@@ -1,6 +1,7 @@
 //! All links of this process, in both directions, and the events that the kernel reports for them.
 
 mod events;
+mod looks;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +25,7 @@ use super::waiting::Waiting;
 use crate::ring::Corrupt;
 use crate::stamp::RingClock;
 use crate::sync::{Ordering, fence};
-use crate::{PortCounters, RxFrame, RxIcrc, TxFrame, Watched};
+use crate::{PortCounters, RxFrame, RxIcrc, TxFrame};
 
 /// How long a slot is remembered as empty, in ns. Frames to it make no system call during this time, except management
 /// datagrams: one that counts as undeliverable is refused, which ends a connection.
@@ -616,17 +617,6 @@ impl Links {
         if std::mem::take(&mut self.unanswered) {
             self.inbound.iter_mut().for_each(Inbound::mark_answered);
         }
-    }
-
-    /// Returns whether there are frames to take, or frames that wait for room.
-    #[inline]
-    pub(super) fn may_receive(&self) -> bool {
-        !self.blocked.is_empty() || !self.waiting.is_empty() || self.inbound.iter().any(Inbound::has_frames)
-    }
-
-    /// Returns a word that changes with the next frame; `None` unless frames come through one ring.
-    pub(super) fn watched(&self) -> Option<Watched> {
-        if let [only] = &self.inbound[..] { Some(only.watched()) } else { None }
     }
 
     fn close_inbound(&mut self, at: usize) {

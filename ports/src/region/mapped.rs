@@ -69,10 +69,15 @@ impl Region {
         Layout::from_size_align(len, PAGE).expect("the page size is a power of two")
     }
 
+    #[inline]
+    fn contains(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
     /// Returns the address of `len` bytes at `offset`. Panics if they are not all inside the region.
     #[inline]
     pub(crate) fn bytes(&self, offset: usize, len: usize) -> NonNull<u8> {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {offset} of {}", self.len);
+        assert!(self.contains(offset, len), "{len} bytes at {offset} of {}", self.len);
         // SAFETY: inside the region, as just checked.
         unsafe { self.base.add(offset) }
     }
@@ -92,7 +97,7 @@ impl Region {
     /// It must be inside the region, and `offset` a multiple of 8.
     #[inline]
     pub(crate) unsafe fn word(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset.is_multiple_of(8) && self.bytes(offset, size_of::<u64>()) >= self.base);
+        debug_assert!(offset.is_multiple_of(8) && self.contains(offset, size_of::<u64>()));
         // SAFETY: the caller's promise; the region is aligned to a page.
         unsafe { AtomicU64::from_ptr(self.base.add(offset).as_ptr().cast()) }
     }
@@ -104,7 +109,7 @@ impl Region {
     /// protocol.
     #[inline]
     pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
-        debug_assert!(self.bytes(offset, len) >= self.base);
+        debug_assert!(self.contains(offset, len));
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(self.base.add(offset).as_ptr(), len) }
     }
@@ -116,7 +121,7 @@ impl Region {
     /// protocol.
     #[inline]
     pub(crate) unsafe fn write(&self, offset: usize, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
-        debug_assert!(self.bytes(offset, len) >= self.base);
+        debug_assert!(self.contains(offset, len));
         // SAFETY: the caller's promise.
         fill(unsafe { std::slice::from_raw_parts_mut(self.base.add(offset).as_ptr(), len) });
     }

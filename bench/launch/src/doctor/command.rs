@@ -59,7 +59,7 @@ pub fn examine(name: &OsStr) -> Vec<Finding> {
 fn cannot_start(path: &Path, data: &[u8]) -> Option<Finding> {
     let wrong =
         |what: String, remedy: &str| Some(Finding::wrong("program", format!("{}{what}", path.display()), remedy));
-    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return None };
+    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: a string that ends in 0.
     if unsafe { libc::access(name.as_ptr(), libc::X_OK) } != 0 {
         return wrong(" is not executable".to_owned(), "chmod +x, or name the interpreter before it");

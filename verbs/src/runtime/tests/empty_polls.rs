@@ -70,7 +70,7 @@ fn an_empty_queue_says_nothing_of_another() {
     assert!(!state.looks_in_vain(b.cq));
 }
 
-/// A port to which nothing comes, and the number of looks that it was told of.
+/// A port that receives nothing, and the sum of the looks passed to [`Port::watched`].
 struct Silent(MemPort, Arc<AtomicU32>);
 
 impl Port for Silent {
@@ -117,8 +117,8 @@ impl DevicePort for Silent {
 #[test]
 fn looks_count_once_however_many_queues_are_polled_in_turn() {
     let (port, _peer) = pair();
-    let told = Arc::new(AtomicU32::new(0));
-    let end = End::with_room(Silent(port, told.clone()), 16);
+    let looks = Arc::new(AtomicU32::new(0));
+    let end = End::with_room(Silent(port, looks.clone()), 16);
     let mut state = end.unit.state.lock();
     let other = state.create_cq(16, end.owner, |_| Box::new(Deaf)).unwrap();
     for round in 1..=2 {
@@ -128,6 +128,6 @@ fn looks_count_once_however_many_queues_are_polled_in_turn() {
         for cq in [end.cq, other, end.cq, other] {
             assert!(state.looks_in_vain(cq));
         }
-        assert_eq!(told.load(Ordering::Relaxed), round * granted);
+        assert_eq!(looks.load(Ordering::Relaxed), round * granted);
     }
 }
